@@ -20,6 +20,7 @@ var clocked = []string{
 	"webhook_slow_start.step_at", "webhook_slow_start.refilled_at", "queue_bulk_operation.watch_since", "queue_bulk_operation.credited_at", "queue_bulk_operation_item.at", "queue_bulk_operation_item.first_at", "queue_metric_sample.at",
 	"queue_heartbeat.counted_from", "queue_broadcast_share.event_at", "queue_broadcast_share.over_since", "webhook_endpoint_state.failing_since", "webhook_endpoint_state.last_failure_at",
 	"webhook_endpoint_state.last_success_at", "dot_config.updated_at", "dot_config_revert.set_at", "dot_config_revert.revert_at", "iu_notification_pending.created_at",
+	"iu_route_worker_cursor.restored_at", "event_class_state.restored_at",
 }
 
 // back sets the clock back, seen from the rows: it moves all times that were written into the
@@ -153,6 +154,26 @@ func TestClockThatGoesBack(t *testing.T) {
 	require.NotContains(t, call(t, c.root, "public.fn_metrics_sampler_run()"), "skipped", "the samples of tomorrow are not those of this minute")
 	call(t, c.root, "public.fn_queue_tick_request('config_expiry', 'wake')")
 	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.queue_mark"), "said once")
+}
+
+// Events that wait to be routed are counted after the clock went back, before and after the times
+// are repaired, whatever the cursor of their route began with.
+func TestWaitingEventsAreCountedAfterTheClockWentBack(t *testing.T) {
+	c := newCore(t)
+	c.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate')")
+	call(t, c.root, "public.fn_iu_route_worker_run()")
+	call(t, c.root, "public.fn_metrics_sampler_run()")
+	c.exec("UPDATE public.iu_outbound_route SET enabled = false WHERE event_domain = 'iu'")
+	c.back("1 day")
+	waiting := func() int {
+		c.exec("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
+		return get[int](c, "SELECT waiting::int FROM public.fn_iu_route_backlog() WHERE event_domain = 'iu'")
+	}
+	require.Equal(t, 1, waiting())
+	c.repaired("1 day")
+	require.Zero(t, get[int](c, `SELECT (SELECT count(*) FROM public.iu_route_worker_cursor WHERE isfinite(restored_at) AND restored_at > clock_timestamp())
+		+ (SELECT count(*) FROM public.event_class_state WHERE isfinite(restored_at) AND restored_at > clock_timestamp())`))
+	require.Equal(t, 2, waiting())
 }
 
 // repaired makes the clock check run with a time that lies this far ahead.

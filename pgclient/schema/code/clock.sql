@@ -157,6 +157,13 @@ BEGIN
       over_since = CASE WHEN b.over_since > v_now THEN v_now ELSE b.over_since END
     WHERE b.event_domain IN (SELECT x.event_domain FROM public.queue_broadcast_share x
       WHERE greatest(x.event_at, x.over_since) > v_late ORDER BY x.event_domain FOR UPDATE SKIP LOCKED);
+    UPDATE public.iu_route_worker_cursor w SET restored_at = least(w.restored_at - v_back, v_now)
+    WHERE (w.worker_name, w.event_domain) IN (SELECT x.worker_name, x.event_domain FROM public.iu_route_worker_cursor x
+      WHERE isfinite(x.restored_at) AND x.restored_at > v_late
+      ORDER BY x.worker_name, x.event_domain FOR UPDATE SKIP LOCKED);
+    PERFORM 1 FROM public.event_class_state s WHERE isfinite(s.restored_at) AND s.restored_at > v_late
+      FOR UPDATE SKIP LOCKED;
+    UPDATE public.event_class_state s SET restored_at = least(s.restored_at - v_back, v_now) WHERE FOUND;
     UPDATE public.webhook_endpoint_state t SET
       failing_since = CASE WHEN t.failing_since > v_now THEN v_now ELSE t.failing_since END,
       last_failure_at = CASE WHEN t.last_failure_at > v_now THEN v_now ELSE t.last_failure_at END,

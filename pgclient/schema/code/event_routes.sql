@@ -106,6 +106,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp S
 #variable_conflict use_column
 DECLARE
   v_now pg_snapshot := pg_current_snapshot();
+  v_clock timestamptz := clock_timestamp(); -- restored_at is ahead of it after the clock was set back
 BEGIN
   RETURN QUERY
   SELECT r.worker_name, r.event_domain, r.enabled, w.waiting, w.oldest_at, 0::bigint, NULL::timestamptz
@@ -120,7 +121,8 @@ BEGIN
       (SELECT t.created_at FROM public.fn_routing_ranges(c.routed, v_now) b
        CROSS JOIN LATERAL ( -- this order matches the index
          SELECT e.created_at FROM public.event_outbox e
-         WHERE x.restored_after IS NULL AND e.event_domain = r.event_domain AND e.created_at >= x.restored_at
+         WHERE x.restored_after IS NULL AND e.event_domain = r.event_domain
+           AND (e.created_at >= x.restored_at OR x.restored_at > v_clock)
            AND e.created_xid > b.after AND e.created_xid < b.before
            AND (pg_visible_in_snapshot(e.created_xid, c.batch)
              AND (e.created_xid, e.id) <= (c.batch_xid, c.batch_id::uuid)) IS NOT TRUE
