@@ -100,6 +100,72 @@ func eventIDsThatAreThere(t *testing.T, begun bool) {
 	}
 }
 
+// Of two events with one id, in one domain or two, the one that the router reads first is routed and
+// the other becomes a dead letter, whichever of them is the earlier one.
+func TestEventIDsReadOutOfOrder(t *testing.T) {
+	const id = "00000000-0000-4000-8000-000000000002"
+	insert := func(domain, ref string) string {
+		return "INSERT INTO public.event_outbox (id, event_domain, event_type, event_stream, delivery_lane, event_subject_ref) VALUES ('" + id + "', '" + domain + "', 'made', 's', 'immediate', '" + ref + "')"
+	}
+	enable := func(c *core, domain string, on bool) {
+		c.exec("UPDATE public.iu_outbound_route SET enabled = $1 WHERE event_domain = $2", on, domain)
+	}
+	run := func(c *core) { call(c.t, c.root, "public.fn_iu_route_worker_run()") }
+	for name, write := range map[string]func(c *core){
+		"two domains": func(c *core) {
+			c.exec(insert("kg", "earlier"))
+			c.exec(insert("iu", "later"))
+			run(c)
+		},
+		"two domains, both begun": func(c *core) {
+			run(c)
+			c.exec(insert("kg", "earlier"))
+			c.exec(insert("iu", "later"))
+			run(c)
+		},
+		"open transaction": func(c *core) {
+			run(c)
+			tx := c.begin(c.as("event_ingest_writer"))
+			_, err := tx.Exec(c.t.Context(), insert("iu", "earlier"))
+			require.NoError(c.t, err)
+			c.exec(insert("iu", "later"))
+			run(c)
+			require.NoError(c.t, tx.Commit(c.t.Context()))
+			run(c)
+		},
+		"disabled route": func(c *core) {
+			enable(c, "kg", false)
+			c.exec(insert("kg", "earlier"))
+			c.exec(insert("iu", "later"))
+			run(c)
+			enable(c, "kg", true)
+			run(c)
+		},
+		"dead letter before the first is routed": func(c *core) {
+			enable(c, "iu", false)
+			c.exec(insert("iu", "later"))
+			c.exec(`INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
+				SELECT '` + id + `', '{"event_subject_ref": "earlier"}', 'of an earlier release', 'ROUTE_DUPLICATE_ID', '', 'kg', 'iu_outbound_default'`)
+			enable(c, "iu", true)
+			run(c)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCore(t)
+			c.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate'), ('kg', 'made', 's', 'immediate')")
+			write(c)
+			run(c)
+			require.Equal(t, "iu", get[string](c, "SELECT string_agg(event_domain, ' ') FROM public.iu_route_attempt"))
+			require.Equal(t, "earlier ROUTE_DUPLICATE_ID", get[string](c, "SELECT string_agg(concat_ws(' ', event_snapshot ->> 'event_subject_ref', failure_code), ', ') FROM public.iu_route_dead_letter"))
+			require.Equal(t, "later", get[string](c, "SELECT string_agg(event_subject_ref, ' ') FROM public.fn_event_inbox('user:' || session_user)"))
+			// a copy reads all events again
+			c.exec("UPDATE public.iu_route_worker_cursor SET system_identifier = 1")
+			run(c)
+			require.Equal(t, "1 1", get[string](c, "SELECT concat_ws(' ', (SELECT count(*) FROM public.iu_route_attempt), (SELECT count(*) FROM public.iu_route_dead_letter))"))
+		})
+	}
+}
+
 // An orchestrator and a router may write to their tables directly, but only the changes that the
 // functions would make are accepted.
 func TestForgedWebhookStates(t *testing.T) {

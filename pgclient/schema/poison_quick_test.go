@@ -151,3 +151,23 @@ func TestPoisonBesideAnIDThatIsThereTwice(t *testing.T) {
 	require.Equal(t, 2, one[int](h, "SELECT count(DISTINCT event_id) FROM public.iu_route_attempt"))
 	require.True(t, one[bool](h, "SELECT EXISTS (SELECT FROM public.iu_route_attempt WHERE event_id = $1::text::uuid)", first))
 }
+
+// An event whose batch failed is tried in parts as itself, also if an event of another domain, which
+// no batch has had yet, has its id; that event becomes a dead letter.
+func TestPoisonBesideAnIDOfAnotherDomain(t *testing.T) {
+	h := newHooks(t)
+	h.exec("INSERT INTO public.event_type_registry VALUES ('iu', 'made', 's', 'immediate'), ('kg', 'made', 's', 'immediate')")
+	h.exec("UPDATE public.dot_config SET value = 'true' WHERE key IN ('iu_core.routes_master_enabled', 'iu_core.route_worker_enabled')")
+	const id = "00000000-0000-4000-8000-000000000002"
+	for _, domain := range []string{"kg", "iu"} {
+		h.exec("INSERT INTO public.event_outbox (id, event_domain, event_type, event_stream, delivery_lane) VALUES ('"+id+"', $1, 'made', 's', 'immediate')", domain)
+	}
+	h.exec("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, NULL)")
+	h.poison("INSERT", "iu_route_attempt", "NEW.event_id <> '"+id+"'")
+	eventually(t, "all are routed or dead", func() bool {
+		h.exec("SELECT public.fn_iu_route_worker_run()")
+		return one[int](h, "SELECT count(*) FROM public.iu_route_dead_letter") == 2
+	})
+	require.Equal(t, "iu ROUTE_23514, kg ROUTE_DUPLICATE_ID", one[string](h, "SELECT string_agg(event_domain || ' ' || failure_code, ', ' ORDER BY event_domain) FROM public.iu_route_dead_letter"))
+	require.Equal(t, "iu "+id, one[string](h, "SELECT string_agg(event_domain || ' ' || event_id, ', ') FROM public.iu_route_attempt"))
+}

@@ -237,15 +237,18 @@ $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_apply IS
   'Routes the events of a batch that can be routed and returns the others with their errors. Internal.';
 
--- fn_iu_route_duplicates(batch, fresh, worker) → (fresh, dead): fresh without events whose id an earlier event has, and
--- how many dead letters it wrote for these events. Producers may choose ids, and an id marks its event as routed. So
--- the router would skip the second event with an id as done; instead that event becomes a dead letter
--- ROUTE_DUPLICATE_ID. Internal.
+-- fn_iu_route_duplicates(batch, fresh, worker) → (fresh, dead): producers may choose ids, and an id marks its event as
+-- routed; so of several events with one id only the one that is read first is routed. fresh: those of fresh that are
+-- the first with their id; dead: how many dead letters ROUTE_DUPLICATE_ID it wrote for the other events of batch that
+-- another event with their id came before, in any domain. While the worker reads all events by id (a new cursor, a
+-- restored copy), an event that was routed before is recognised by its dead letter, its pending step, or the domain and
+-- type of its attempts. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_duplicates(p_batch public.event_outbox[],
   p_fresh public.event_outbox[], p_worker_name text, OUT fresh public.event_outbox[], OUT dead bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
   v_duplicates uuid[];
+  v_by_id boolean;
 BEGIN
   fresh := p_fresh;
   dead := 0;
@@ -259,23 +262,38 @@ BEGIN
   IF v_duplicates IS NULL THEN
     RETURN;
   END IF;
+  v_by_id := EXISTS (SELECT FROM public.iu_route_worker_cursor w
+    WHERE w.worker_name = p_worker_name AND w.event_domain = (p_batch[1]).event_domain
+      AND (w.restored_after IS NOT NULL
+        OR w.system_identifier <> (SELECT s.system_identifier FROM pg_control_system() s)));
+  SELECT array_agg(f.e ORDER BY (f.e).id) INTO fresh FROM (
+    SELECT DISTINCT ON (u.id) u::public.event_outbox AS e FROM unnest(p_fresh) u ORDER BY u.id, u.created_at) f;
   INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error,
     event_domain, worker_name)
   SELECT u.id, to_jsonb(u), concat_ws(':', p_worker_name, u.id, extract(epoch FROM u.created_at)),
-    'ROUTE_DUPLICATE_ID', 'an earlier event has the same id', u.event_domain, p_worker_name
+    'ROUTE_DUPLICATE_ID', 'another event with the same id came before', u.event_domain, p_worker_name
   FROM unnest(p_batch) u
-  WHERE u.id = ANY (v_duplicates) AND EXISTS (SELECT FROM public.event_outbox e WHERE e.id = u.id
-    AND (e.created_at, e.created_xid) < (u.created_at, u.created_xid))
+  WHERE u.id = ANY (v_duplicates)
+    AND NOT EXISTS (SELECT FROM unnest(fresh) f WHERE (f.id, f.created_at) = (u.id, u.created_at))
+    AND NOT (v_by_id AND (
+      EXISTS (SELECT FROM public.iu_route_dead_letter d WHERE d.event_id = u.id
+        AND d.failure_code <> 'ROUTE_DUPLICATE_ID' AND d.event_domain = u.event_domain
+        AND (d.event_snapshot ->> 'created_at')::timestamptz = u.created_at)
+      OR concat_ws('/', u.id, extract(epoch FROM u.created_at)) = ANY (public.fn_queue_step_except('event_route'::text))
+      OR EXISTS (SELECT FROM public.iu_route_attempt a
+        WHERE (a.event_id, a.event_domain, a.event_type) = (u.id, u.event_domain, u.event_type))
+      AND NOT EXISTS (SELECT FROM public.event_outbox e
+        WHERE (e.id, e.event_domain, e.event_type) = (u.id, u.event_domain, u.event_type)
+          AND e.created_at < u.created_at
+          AND NOT EXISTS (SELECT FROM public.iu_route_dead_letter d WHERE d.event_id = e.id
+            AND d.idempotency_key = concat_ws(':', p_worker_name, e.id, extract(epoch FROM e.created_at))))))
   ORDER BY u.id, u.created_at
   ON CONFLICT (idempotency_key) DO NOTHING;
   GET DIAGNOSTICS dead = ROW_COUNT;
-  SELECT array_agg(f::public.event_outbox ORDER BY f.id) INTO fresh FROM unnest(p_fresh) f
-  WHERE f.id <> ALL (v_duplicates) OR NOT EXISTS (SELECT FROM public.event_outbox e WHERE e.id = f.id
-    AND (e.created_at, e.created_xid) < (f.created_at, f.created_xid));
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_duplicates IS
-  'Writes dead letters for events whose id an earlier event has. Internal.';
+  'Writes dead letters for events with whose id another event came before. Internal.';
 
 -- fn_iu_route_worker_run(worker, limit, quick) → {events, attempts, jobs, dead_lettered} or {skipped: why}: routes up
 -- to limit new events of each of the worker's routes, in batches (queue_cursor), each in the order of (created_xid,
@@ -301,6 +319,7 @@ DECLARE
   v_part public.event_outbox[];
   v_batch public.event_outbox[];
   v_fresh public.event_outbox[];
+  v_pending uuid[];
   v_n int;
   v_duplicates record;
   v_done jsonb;
@@ -384,9 +403,14 @@ BEGIN
     END IF;
     c.batch_xid := CASE WHEN c.batch IS NOT NULL THEN (v_batch[p_batch_limit]).created_xid END;
     c.batch_id := CASE WHEN c.batch IS NOT NULL THEN (v_batch[p_batch_limit]).id END;
+    v_pending := ARRAY(SELECT split_part(t, '/', 1)::uuid
+      FROM unnest(public.fn_queue_step_except('event_route'::text)) t);
     SELECT array_agg(u::public.event_outbox ORDER BY u.id) INTO v_fresh FROM unnest(v_batch) u
     WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = u.id)
-      AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = u.id);
+      AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = u.id
+        AND (d.failure_code <> 'ROUTE_DUPLICATE_ID' -- else a dead letter of this event, not of another with its id
+          OR d.idempotency_key = concat_ws(':', p_worker_name, u.id, extract(epoch FROM u.created_at))))
+      AND u.id <> ALL (v_pending);
     SELECT * INTO v_duplicates FROM public.fn_iu_route_duplicates(v_batch, v_fresh, p_worker_name);
     v_fresh := v_duplicates.fresh;
     v_done := '{"attempts": 0, "jobs": 0, "dead_lettered": 0}'::jsonb;
@@ -401,8 +425,8 @@ BEGIN
         IF v_late IS NULL THEN
           RAISE;
         END IF;
-        PERFORM public.fn_queue_step_part('event_route'::text, ARRAY(SELECT u.id::text FROM unnest(v_fresh) u
-          ORDER BY u.id));
+        PERFORM public.fn_queue_step_part('event_route'::text, ARRAY(
+          SELECT concat_ws('/', u.id, extract(epoch FROM u.created_at)) FROM unnest(v_fresh) u ORDER BY u.id));
       END;
       IF NOT v_late THEN
         v_done := public.fn_queue_step_sum(v_done, public.fn_queue_step_rest('event_route'::text));
@@ -438,8 +462,9 @@ COMMENT ON FUNCTION public.fn_iu_route_worker_run IS
   'their consumers.';
 
 -- fn_step_event_route(limit, only, except) → {attempts, jobs}: a step (quarantine.sql) that routes the events
--- in only, which failed in a batch. It does so even if the route of their domain has been disabled since,
--- because the cursor of the worker has already passed these events. Internal.
+-- in only, which failed in a batch: ID/created_at in seconds, since other events may have the id; of an earlier release
+-- the id alone. It does so even if the route of their domain has been disabled since, because the cursor of the worker
+-- has already passed these events. Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_event_route(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
@@ -451,7 +476,8 @@ BEGIN
       -- of several events with the same id only the first; fn_iu_route_duplicates handles the others
       SELECT DISTINCT ON (e.id) r.worker_name, e::public.event_outbox AS e
       FROM public.event_outbox e JOIN public.iu_outbound_route r ON r.event_domain = e.event_domain
-      WHERE e.id = ANY (p_only::uuid[])
+      WHERE e.id = ANY (ARRAY(SELECT split_part(t, '/', 1)::uuid FROM unnest(p_only) t))
+        AND (concat_ws('/', e.id, extract(epoch FROM e.created_at)) = ANY (p_only) OR e.id::text = ANY (p_only))
       ORDER BY e.id, e.created_at, e.created_xid) o
     WHERE NOT EXISTS (SELECT FROM public.iu_route_attempt a WHERE a.event_id = (o.e).id)
       AND NOT EXISTS (SELECT FROM public.iu_route_dead_letter d
@@ -479,7 +505,9 @@ BEGIN
   SELECT e.id, to_jsonb(e), r.worker_name || ':' || e.id, 'ROUTE_' || p_row.code, p_row.error, e.event_domain,
     r.worker_name
   FROM public.event_outbox e JOIN public.iu_outbound_route r ON r.event_domain = e.event_domain
-  WHERE e.id = p_row.target::uuid ORDER BY e.created_at, e.created_xid LIMIT 1
+  WHERE e.id = split_part(p_row.target, '/', 1)::uuid
+    AND p_row.target IN (e.id::text, concat_ws('/', e.id, extract(epoch FROM e.created_at)))
+  ORDER BY e.created_at, e.created_xid LIMIT 1
   ON CONFLICT (idempotency_key) DO NOTHING;
   GET DIAGNOSTICS v_n = ROW_COUNT;
   RETURN jsonb_build_object('dead_lettered', v_n);

@@ -317,12 +317,16 @@ BEGIN
     public.fn_mask_json(e.safe_payload, 0), e.occurred_at, a.step, a.attempted_at, a.read_at
   FROM (
     SELECT u.* FROM unnest(ARRAY[p_recipient_ref, 'broadcast']) w (ref) CROSS JOIN LATERAL (
-      SELECT t.event_id, t.step, t.attempted_at, r.read_at FROM public.iu_route_attempt t
+      SELECT t.event_id, t.event_domain, t.event_type, t.step, t.attempted_at, r.read_at
+      FROM public.iu_route_attempt t
       LEFT JOIN public.event_read r ON r.event_id = t.event_id AND r.recipient_ref = p_recipient_ref
       WHERE t.recipient_ref = w.ref AND (r.event_id IS NULL OR NOT COALESCE(p_unread, true))
       ORDER BY t.attempted_at DESC LIMIT p_limit) u
     ORDER BY u.attempted_at DESC LIMIT p_limit) a
-  JOIN public.event_outbox e ON e.id = a.event_id
+  JOIN public.event_outbox e ON (e.id, e.event_domain, e.event_type) = (a.event_id, a.event_domain, a.event_type)
+    AND NOT EXISTS (SELECT FROM public.iu_route_dead_letter d -- another event with the id, which was not routed
+      WHERE d.event_id = e.id AND d.failure_code = 'ROUTE_DUPLICATE_ID'
+        AND d.idempotency_key = concat_ws(':', d.worker_name, e.id, extract(epoch FROM e.created_at)))
   ORDER BY a.attempted_at DESC, e.occurred_at DESC, e.id;
 END
 $fn$;

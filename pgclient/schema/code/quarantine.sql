@@ -25,8 +25,8 @@ COMMENT ON TABLE public.queue_quarantine IS
   'set_aside_at NULL: tried again at next_try_at. fn_queue_quarantine_retry retries a row that is set aside.';
 COMMENT ON COLUMN public.queue_quarantine.step IS 'the step that fails on it, as fn_step_STEP';
 COMMENT ON COLUMN public.queue_quarantine.target IS
-  'what the step fails on: an id, EVENT/SUBSCRIPTION of webhook_route, the key of a counter, a partition, or the name '
-  'of the step';
+  'what the step fails on: an id, EVENT/SUBSCRIPTION of webhook_route, ID/created_at of event_route, the key of a '
+  'counter, a partition, or the name of the step';
 COMMENT ON COLUMN public.queue_quarantine.attempts IS 'how often it failed alone since it was added or retried';
 COMMENT ON COLUMN public.queue_quarantine.code IS 'SQLSTATE of the last failure';
 COMMENT ON COLUMN public.queue_quarantine.error IS 'error message of PostgreSQL, masked';
