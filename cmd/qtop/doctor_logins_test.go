@@ -32,7 +32,7 @@ func TestDoctorOnLogins(t *testing.T) {
 		var all []finding
 		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
 		for _, f := range all {
-			if f.State != "ok" && strings.Contains("read-only triggers path encoding isolation superuser wide login logins setting host rights roles", f.Check) {
+			if f.State != "ok" && strings.Contains("read-only triggers path encoding isolation superuser wide login logins setting host rights roles members", f.Check) {
 				lines += f.State + " " + f.Check + ": " + f.Found.String() + " | " + f.Remedy + "\n"
 				bad = bad || f.State == "bad"
 			}
@@ -60,6 +60,7 @@ func TestDoctorOnLogins(t *testing.T) {
 		{"ALTER SYSTEM SET log_statement = 'mod'", "", ""},
 		{"SELECT pg_reload_conf()", "note setting: the configuration of the server sets log_statement = mod: payloads", "set it back in the configuration"},
 		{"ALTER ROLE " + login + " CREATEROLE BYPASSRLS", "note wide login: " + login + " has CREATEROLE, BYPASSRLS", "ALTER ROLE " + login + " NOCREATEROLE NOBYPASSRLS"},
+		{"CREATE ROLE old LOGIN IN ROLE router_worker", "note members: router_worker: old", "REVOKE router_worker FROM old"},
 		{"GRANT webhook_worker TO " + login, "note wide login: " + login + " works (webhook_worker) and administers (workflow_admin)", "a separate login"},
 		{"GRANT queue_owner TO " + login, "note wide login: " + login + " is a member of queue_owner", "REVOKE queue_owner"},
 	}

@@ -38,6 +38,9 @@ func roleFindings(ctx context.Context, x patient) []finding {
 			if r.Name == "queue_owner" && !slices.Equal(r.Members, []string{found.DatabaseOwner}) {
 				members.State, members.Remedy = "note", "they may change every row and function; only a login that migrates needs that"
 			}
+			if slices.Contains([]string{"router_worker", "saga_orchestrator", "lease_reset_cleaner"}, r.Name) {
+				members.State, members.Remedy = "note", "REVOKE "+r.Role+" FROM "+firstNames(r.Members)+", unless one is the login of a host of release 0.2.0: later hosts do not need it"
+			}
 			out = append(out, members)
 		}
 		for _, d := range r.Databases {
