@@ -83,6 +83,42 @@ check_signature() {
 	say "download: signature and checksum are good by the lines of install.md; a changed package and a changed list are refused"
 }
 
+# check_links FOLDER: each link of a packaged document is an address, or leads to a file of the package.
+check_links() {
+	local document link
+	for document in "$1"/*.md "$1"/docs/*.md; do
+		while IFS= read -r link; do
+			[[ $link =~ ^https?:// || -e ${document%/*}/$link ]] || fail "${document#"$1"/} of the package has a link to $link, which is not in it"
+		done < <(grep -o '](\([^)#]*\)[)#]' "$document" | sed 's/^](//; s/[)#]$//' | grep . | sort -u)
+	done
+}
+
+# other_cluster MAJOR: takes the database of the quick start, of which the server is still there, to another cluster
+# by the lines of upgrading.md.
+other_cluster() {
+	local from=$port roles lines have line start=$SECONDS
+	have=$(pg_dump --version 2>/dev/null | grep -o '[0-9]*' | head -n 1)
+	if ((${have:-0} < $1)); then
+		echo "SKIP the restore into another cluster: pg_dump ${have:-} here is older than the server, PostgreSQL $1" >&2
+		return
+	fi
+	roles=$(grep '^pg_dumpall ' "$work/next/docs/upgrading.md")
+	lines=$(marked "$work/next/docs/upgrading.md" "not run: make package-try runs it on a second server" 1 | sed -n 's/^\$ //p')
+	server "$1" -other
+	psql -qX "$admin" -c "ALTER ROLE postgres PASSWORD 'choose one'"
+	mkdir "$work/other"
+	ln -s "$work/next/dist/qtop-linux-$arch" "$work/other/qtop"
+	printf '%s\n' "$roles" "$lines" | sed "s|-h other\.example|-h 127.0.0.1 -p $port|; s|@other\.example/|@127.0.0.1:$port/|; s|PASSWORD '…'|PASSWORD 'choose one'|" >"$work/other/lines"
+	# As a person's ~/.pgpass has it: for this database alone.
+	printf '%s:choose one\n' "127.0.0.1:$from:shop:shop" "127.0.0.1:$port:shop:shop" "127.0.0.1:$port:postgres:postgres" >"$work/other/.pgpass"
+	chmod 600 "$work/other/.pgpass"
+	(cd "$work/other" && env -i HOME="$PWD" PATH="$PWD:$PATH" QTOP_DSN="postgres://shop@127.0.0.1:$from/shop" bash -e ./lines) >"$work/last" 2>&1 </dev/null ||
+		{ tail -n 20 "$work/last" >&2; fail "upgrading.md: the restore into another cluster"; }
+	line=$(PGPASSWORD='choose one' psql -qXAt "host=127.0.0.1 port=$port user=shop dbname=shop" -c 'SELECT count(*) FROM public.job_history')
+	((line > 1)) || fail "the other cluster has $line finished jobs"
+	say "upgrading.md: restored into another cluster and adopted, with ~/.pgpass of one database, in $((SECONDS - start)) s"
+}
+
 # reader TEXT: runs it inside as an ordinary user, with the variables that the quick start exported.
 reader() {
 	inside setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/tmp/reader PGPASSWORD='choose one' \

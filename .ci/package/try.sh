@@ -3,7 +3,8 @@
 # a signature and checks that; installs the package of release 0.2.0, sets a database up as an owner who is no
 # superuser (PostgreSQL 17 and 15, or the majors of QTOP_TEST_PG), starts the unit, delivers the first webhook,
 # requeues the first dead letter, upgrades under load with a ledger of what was sent and done, lets the unit crash
-# and hang, follows the quick start, and purges. The commands are those of docs/install.md that are marked as run
+# and hang, starts one without its database, follows the quick start, takes its database to another cluster, purges, and
+# does the same with the RPM package as far as it goes without its own system. The commands are those of docs/install.md that are marked as run
 # here, and of docs/quickstart.md. Where no container boots, or with QTOP_TRIAL=chroot, the same is tried in a chroot, in which
 # .ci/package/units replaces systemd: it starts the installed unit, waits for READY=1, expects its signs
 # of life and ends a host that hangs; the sandbox of the unit is not tried there. Needs root, debootstrap and
@@ -17,7 +18,7 @@ skip() {
 }
 [[ $(id -u) -eq 0 ]] || skip "it needs root, for debootstrap and a container or chroot"
 missing=
-for program in debootstrap:debootstrap systemd-nspawn:systemd-container psql:postgresql-client; do
+for program in debootstrap:debootstrap systemd-nspawn:systemd-container psql:postgresql-client rpm:rpm; do
 	command -v "${program%:*}" >/dev/null || missing+=" ${program#*:}"
 done
 if [[ -n $missing ]] && command -v apt-get >/dev/null; then
@@ -87,6 +88,7 @@ build() {
 		fail "the package of the tree '$1' is not built"
 	}
 	cp "$work/$1"/dist/*.deb "$work/$1.deb"
+	cp "$work/$1"/dist/*.rpm "$work/$1.rpm"
 }
 tree next
 release=$(sed -n 's/^const release = "\(.*\)"$/\1/p' "$work/next/cmd/qtop/version.go")
@@ -109,6 +111,8 @@ QTOP_SIGN_KEY=$work/release build next
 build before
 say "built $(dpkg-deb -W "$work/before.deb" | tr '\t' ' ') ($what) and $(dpkg-deb -W "$work/next.deb" | tr '\t' ' ')"
 check_signature "$work/next/dist"
+dpkg-deb -x "$work/next.deb" "$work/unpacked"
+check_links "$work/unpacked/usr/share/doc/qtop"
 go build -o "$work/receiver" ./.ci/package/receiver
 CGO_ENABLED=0 go build -o "$work/units" ./.ci/package/units
 
@@ -297,7 +301,7 @@ majors=${QTOP_TEST_PG:-17,15}
 tried=()
 for major in ${majors//,/ }; do
 	if ! bin "$major" >/dev/null; then
-		echo "SKIP PostgreSQL $major: its server programs are not here (QTOP_TEST_PG=$major go test ./pgclient/embedded fetches them)" >&2
+		echo "SKIP PostgreSQL $major: its server programs are not here (QTOP_TEST_PG=$major go test ./pgclient/pgtest fetches them)" >&2
 		continue
 	fi
 	[[ ${#tried[@]} -eq 0 ]] || leave
@@ -372,8 +376,30 @@ committed=$(wc -l <"$ledger/committed")
 [[ $committed -gt 60 ]] || fail "only $committed transactions were committed"
 say "upgrade, reload, crash and hang under load: $committed transactions committed, 0 of their webhooks and jobs lost, $(twice "$ledger/delivered") webhooks and $(twice "$work/done") jobs done twice"
 
+# ---- a host without its database --------------------------------------------------------
+# Its login has no password yet. systemctl start returns after a minute all the same; the host works once it can log in.
+sql owner "CREATE ROLE app_late LOGIN; $(roles_of_host next | sed 's/app_host/app_late/')"
+inside sh -c "printf '  late:\n    dsn: postgres://app_late@127.0.0.1:$port/app\n    host_id: late\n' >>/etc/qtop/config.yaml
+	umask 077; echo PGPASSWORD=late-secret >/etc/qtop/late.env"
+at=$SECONDS at_port=$port
+(inside systemctl start qtop-worker@late && echo $((SECONDS - at)) >"$work/late") >"$work/late.log" 2>&1 &
+late=$!
+children+=("$late")
+
 # ---- quick start ----------------------------------------------------------------------
 quick_start "${tried[-1]}"
+other_cluster "${tried[-1]}"
+
+wait "$late" || { cat "$work/late.log" >&2; fail "the start of a host that waits for its database"; }
+took=$(cat "$work/late")
+((took >= 55 && took < 85)) || fail "systemctl start of a host that waits for its database returned after $took s"
+status_of_late() { inside systemctl show -p StatusText --value qtop-worker@late; }
+[[ $(status_of_late) == "not ready: waits for the database: "* ]] || fail "the status of a host that waits for its database: $(status_of_late)"
+port=$at_port
+sql owner "ALTER ROLE app_late PASSWORD 'late-secret'"
+late_runs() { [[ $(status_of_late) == "every loop runs" ]]; }
+until_true 60 "the host whose login was repaired" late_runs
+say "a host that cannot log in: systemctl start returned after $took s; every loop runs $((SECONDS - at - took)) s later, after the repair"
 
 # ---- remove and purge ---------------------------------------------------------------
 inside dpkg -r qtop >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -r"; }
@@ -390,13 +416,30 @@ say "removed and purged: the $(wc -l <"$work/files.before") names and users are 
 inside dpkg -i /packages/next.deb >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -i of the new package"; }
 [[ $(inside stat -c '%U:%G %a' /etc/qtop /etc/qtop/config.yaml | tr '\n' ' ') == "root:qtop 750 root:qtop 640 " ]] || fail "rights of /etc/qtop of the new package"
 inside setpriv --reuid=qtop --regid=qtop --init-groups env XDG_CONFIG_HOME=/etc qtop config check >/dev/null || fail "the sample configuration of the new package is not valid"
-# What rpm does to the folder and an unchanged file at an upgrade, and then with the script.
-inside sh -c "chgrp root /etc/qtop /etc/qtop/config.yaml && sh /var/lib/dpkg/info/qtop.postinst 2" >"$work/rpm.log" 2>&1 || { cat "$work/rpm.log"; fail "postinstall at an upgrade by rpm"; }
-inside setpriv --reuid=qtop --regid=qtop --init-groups env XDG_CONFIG_HOME=/etc qtop config check >/dev/null || fail "after an upgrade by rpm hosts cannot read their configuration"
 inside sh -c "dpkg -r qtop && dpkg -i /packages/next.deb" >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -i after dpkg -r"; }
 [[ $(inside stat -c '%U:%G %a' /etc/qtop/config.yaml) == "root:qtop 640" ]] || fail "the configuration is gone after a removal"
 inside dpkg -P qtop >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "dpkg -P of the new package"; }
 files >"$work/files.after"
 diff "$work/files.before" "$work/files.after" >"$work/left" || { cat "$work/left"; fail "the purge of the new package left something, or took too much"; }
 say "the new package alone: installed, removed, installed again and purged without a rest"
+
+# ---- the RPM package --------------------------------------------------------------------
+# From outside, so that its scripts find no running systemd: installed, upgraded, removed.
+rpm_does() { rpm --root "$root" --dbpath /var/lib/qtop-trial-rpm "$@" >"$work/rpm.log" 2>&1 || { cat "$work/rpm.log" >&2; fail "rpm $*"; }; }
+host_reads() { inside setpriv --reuid=qtop --regid=qtop --init-groups env XDG_CONFIG_HOME=/etc qtop config check >/dev/null || fail "hosts cannot read their configuration after $1 by rpm"; }
+try_rpm() {
+	command -v rpm >/dev/null || { echo "SKIP the RPM package: rpm is not installed and could not be" >&2; return; }
+	rpm_does -i "$work/before.rpm"
+	host_reads "an installation"
+	inside systemctl enable qtop-worker@main 2>/dev/null
+	rpm_does -U "$work/next.rpm" # rpm gives the folder, and a file that nobody has changed, back to root
+	host_reads "an upgrade"
+	[[ $(inside qtop --version) == "qtop $release "* ]] || fail "qtop --version after an upgrade by rpm: $(inside qtop --version)"
+	inside sh -c 'echo "# changed" >>/etc/qtop/config.yaml'
+	rpm_does -e qtop
+	[[ -z $(inside sh -c 'find /etc/systemd /usr -name "*qtop*"') ]] || fail "the removal by rpm left $(inside sh -c 'find /etc/systemd /usr -name "*qtop*"')"
+	inside grep -q '^# changed' /etc/qtop/config.yaml.rpmsave || fail "the removal by rpm took the configuration away"
+	say "the RPM package: installed, upgraded and removed by rpm $(rpm --version | grep -o '[0-9.]*$'); the changed configuration stays"
+}
+try_rpm
 echo "package trial: ok $how on PostgreSQL ${tried[*]}, $((SECONDS - began)) s"
