@@ -53,11 +53,13 @@ qtop man "$work/man"
 gzip -n -9 "$work/man"/*
 for shell in bash zsh fish; do qtop completion $shell >"$work/completions/qtop.$shell"; done
 
-# documents FOLDER: README and docs side by side, as in the source, so that their links lead somewhere.
+# documents FOLDER: README and docs side by side, as in the source, so that their links lead somewhere. Links to
+# the source go to the repository.
 documents() {
-	install -m 0644 README.md SECURITY.md CONTRIBUTING.md "$1/"
+	install -m 0644 README.md SECURITY.md CONTRIBUTING.md CHANGELOG.md "$1/"
 	mkdir -p "$1/docs/tour"
 	install -m 0644 docs/*.* "$1/docs/"
+	sed -i "s|](\.\./\([a-z]*/\)|](https://github.com/qtop/qtop/blob/v$version/\1|g" "$1/docs"/*.md
 	install -m 0644 docs/tour/* "$1/docs/tour/"
 }
 
@@ -73,7 +75,7 @@ archive() {
 	install -D -m 0644 "$work/completions/qtop.zsh" "$root/share/zsh/site-functions/_qtop"
 	install -D -m 0644 "$work/completions/qtop.fish" "$root/share/fish/vendor_completions.d/qtop.fish"
 	install -D -m 0644 -t "$root/examples" .ci/package/config.yaml .ci/package/qtop-worker@.service .ci/package/sysusers.conf
-	install -m 0644 CHANGELOG.md LICENSE "$root/"
+	install -m 0644 LICENSE "$root/"
 	documents "$root"
 	$tar -C "$work" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" |
 		gzip -n -9 >"dist/$name.tar.gz"
@@ -93,7 +95,6 @@ packages() {
 	install -D -m 0644 .ci/package/sysusers.conf "$usr/lib/sysusers.d/qtop.conf"
 	install -D -m 0644 LICENSE "$usr/share/doc/qtop/copyright"
 	documents "$usr/share/doc/qtop"
-	gzip -n -9 <CHANGELOG.md >"$usr/share/doc/qtop/CHANGELOG.md.gz"
 	install -m 0644 .ci/package/config.yaml "$stage/config.yaml"
 	cp -r .ci/package/scripts .ci/package/nfpm.yaml "$stage/"
 	find "$stage" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
