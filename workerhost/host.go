@@ -220,14 +220,15 @@ func (h *Host) Run(ctx context.Context) error {
 		err = nil
 	}
 	h.base.Store(nil) // from here on no loop can start
-	h.drainInGrace(base)
+	began := h.endBegan()
+	h.drainInGrace(base, began)
 	cancel()
 	h.row.engaging.Lock()
 	h.row.engaging.Unlock() //nolint:staticcheck // SA2001: waits for a startLoops that is under way
-	h.drainAll(base, h.endBegan().Add(h.opts.Grace+handBackSpare))
+	h.drainAll(base, began.Add(h.opts.Grace+handBackSpare))
 	h.forgetExecutor()
 	h.background.Wait()
-	h.row.goodbye(ctx, h.endBegan().Add(h.opts.Grace+goodbyeSpare))
+	h.row.goodbye(ctx, began.Add(h.opts.Grace+goodbyeSpare))
 	h.listener.Store(nil)
 	h.opts.Sender.CloseIdle()
 	return err
@@ -250,17 +251,21 @@ const (
 	goodbyeSpare  = time.Second
 )
 
-// endBegan returns when the end of the host began. The first call sets that time to now.
+// endBegan returns when the end of the host began. The first call sets that time to now. A start of
+// loops resets it at any moment, so an end calls it once.
 func (h *Host) endBegan() time.Time {
 	now := time.Now()
-	h.ending.CompareAndSwap(nil, &now)
-	return *h.ending.Load()
+	for !h.ending.CompareAndSwap(nil, &now) {
+		if began := h.ending.Load(); began != nil {
+			return *began
+		}
+	}
+	return now
 }
 
-// drainInGrace drains all loops within the grace time and stops the loops that have not ended by
-// then.
-func (h *Host) drainInGrace(ctx context.Context) {
-	began := h.endBegan()
+// drainInGrace drains all loops within the grace time since began and stops the loops that have not
+// ended by then.
+func (h *Host) drainInGrace(ctx context.Context, began time.Time) {
 	ctx, cancel := context.WithDeadline(ctx, h.drainedBy(began))
 	defer cancel()
 	h.drainAll(ctx, began.Add(h.opts.Grace+handBackSpare))
@@ -421,8 +426,9 @@ func (h *Host) heartbeatUntil(ctx context.Context) {
 // that have not ended by then are stopped and return their claimed work to the queue. Then Shutdown records that
 // the host stopped.
 func (h *Host) Shutdown(ctx context.Context) error {
-	h.drainInGrace(ctx)
-	h.row.goodbye(ctx, h.endBegan().Add(h.opts.Grace+goodbyeSpare))
+	began := h.endBegan()
+	h.drainInGrace(ctx, began)
+	h.row.goodbye(ctx, began.Add(h.opts.Grace+goodbyeSpare))
 	return nil
 }
 
