@@ -5,7 +5,6 @@ package main
 // output.
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -110,7 +109,7 @@ func TestCanaryInRealRuns(t *testing.T) {
 			t.Parallel()
 			cmd := qtop(t, "", args...)
 			cmd.Env = append(cmd.Env, world...)
-			var out bytes.Buffer
+			var out lockedBuffer
 			cmd.Stdout, cmd.Stderr = &out, &out
 			require.NoError(t, cmd.Start())
 			ended := make(chan struct{})
@@ -118,14 +117,15 @@ func TestCanaryInRealRuns(t *testing.T) {
 				_ = cmd.Wait()
 				close(ended)
 			}()
+			enough := time.After(3 * time.Second)
+			require.Eventually(t, func() bool { return out.text() != "" }, patience, 20*time.Millisecond, "it says nothing")
 			select { // a host waits for its server until a signal ends it
 			case <-ended:
-			case <-time.After(3 * time.Second):
+			case <-enough:
 				_ = cmd.Process.Signal(syscall.SIGTERM)
 				<-ended
 			}
-			require.NotEmpty(t, out.String())
-			require.Empty(t, seen(out.String()), "%q %q says:\n%s", world, args, out.String())
+			require.Empty(t, seen(out.text()), "%q %q says:\n%s", world, args, out.text())
 		})
 	}
 	t.Run("screen", func(t *testing.T) {

@@ -268,13 +268,18 @@ func TestWebhookRateLimit(t *testing.T) {
 	// over a longer time the rate is kept, however many claimers there are and however much is due
 	started := time.Now()
 	n := first[limited]
+	chances, last := 0, started // claims that find a token, because the one before was 0.2 s earlier
 	for time.Since(started) < 2*time.Second {
+		began := time.Now()
 		n += len(h.claim(1))
 		n += len(h.claim(100))
+		if began.Sub(last) >= time.Second/5 {
+			chances, last = chances+1, time.Now()
+		}
 	}
 	took := time.Since(one[time.Time](h, "SELECT min(started_at) FROM public.webhook_delivery_jobs WHERE subscription_id = $1", limited))
 	require.LessOrEqual(t, float64(n), 5*took.Seconds()+2)
-	require.GreaterOrEqual(t, n, 8)
+	require.GreaterOrEqual(t, n, min(8, chances))
 }
 
 // fn_webhook_rate_limit_set sets and lifts a rate limit, which the next claim applies, also to
