@@ -3,8 +3,10 @@
 //
 // A flag overrides an environment variable (QTOP_ and the key in capitals, with underscores for
 // dots). A variable overrides the chosen profile of the file, which overrides the top level of the
-// file, which overrides the default. DATABASE_URL is used if no source sets dsn. PGHOST and the
-// other PG* variables, pgpass and service files are read by the driver, so an empty dsn is valid.
+// file, which overrides the default. A source that sets another dsn also takes away the listen_dsn
+// of weaker sources, which may lead to another database. DATABASE_URL is used if no source sets dsn.
+// PGHOST and the other PG* variables, pgpass and service files are read by the driver, so an empty
+// dsn is valid.
 //
 // No mistake is silently replaced by a default: a value that cannot be read or is out of range, or
 // an unknown name, is a Problem, and Load returns all of them at once. A QTOP_ variable with an
@@ -137,6 +139,7 @@ func Load(src Sources) (Settings, error) {
 	l.layer(env, "env")
 	l.layer(flags, "flag")
 	l.required()
+	l.warnAboutListenDSN()
 
 	var s Settings
 	if err := l.vars.UnmarshalExact(&s); err != nil {
@@ -155,6 +158,7 @@ type loader struct {
 	vars     *viper.Viper
 	found    map[string]Origin
 	seen     func(string)
+	unused   string // the source of a listen_dsn that a stronger dsn took away
 	problems Problems
 	warnings Problems
 }
@@ -174,12 +178,16 @@ type value struct {
 func (l *loader) defaults() {
 	for _, k := range l.keys {
 		l.vars.SetDefault(k.Name, k.def)
-		l.found[k.Name] = Origin{Key: k.Name, Value: k.Default, From: "default"}
+		l.found[k.Name] = k.origin()
 	}
 }
 
+// origin is the Origin of the default.
+func (k key) origin() Origin { return Origin{Key: k.Name, Value: k.Default, From: "default"} }
+
 // layer sets the values of one source. Sources that are set later override them.
 func (l *loader) layer(values map[string]value, name string) {
+	l.leaveListenDSN(values)
 	for key, v := range values {
 		where := v.where
 		if where == "" {
@@ -187,6 +195,28 @@ func (l *loader) layer(values map[string]value, name string) {
 		}
 		l.vars.Set(key, v.v)
 		l.found[key] = Origin{Key: key, Value: v.text, From: where}
+	}
+}
+
+// leaveListenDSN takes away the listen_dsn of weaker sources if values has another dsn: migrations
+// and LISTEN would go to the database of the weaker source.
+func (l *loader) leaveListenDSN(values map[string]value) {
+	const name = "listen_dsn"
+	dsn, sets := values["dsn"]
+	if !sets || dsn.v == l.vars.Get("dsn") || l.found[name].From == "default" {
+		return
+	}
+	k, _ := l.key(name)
+	l.unused = l.found[name].From
+	l.vars.Set(name, k.def)
+	l.found[name] = k.origin()
+}
+
+// warnAboutListenDSN warns of a listen_dsn that was taken away and not replaced.
+func (l *loader) warnAboutListenDSN() {
+	if l.unused != "" && l.found["listen_dsn"].From == "default" {
+		l.warnings = append(l.warnings, Problem{What: "listen_dsn is not used: dsn comes from " + l.found["dsn"].From, Where: l.unused,
+			Do: "if both lead to one database, set both in one source"})
 	}
 }
 

@@ -156,6 +156,55 @@ func TestDatabaseURLIsTheLastResort(t *testing.T) {
 	require.NotContains(t, got[0], "secret")
 }
 
+// A listen_dsn holds for the dsn of the same source: beside another database of a stronger source it
+// would lead migrations and LISTEN to a database that nobody asked for.
+func TestListenDSNBelongsToItsDSN(t *testing.T) {
+	dir := home(t, `
+dsn: service=pooler
+listen_dsn: service=direct
+profiles:
+  prod: {dsn: service=prod}
+  both: {dsn: service=both, listen_dsn: service=both-direct}
+  listens: {listen_dsn: service=other-direct}
+`)
+	alone := home(t, "listen_dsn: service=direct")
+	file := "file " + filepath.Join(dir, "qtop", "config.yaml")
+	for _, tt := range []struct {
+		name   string
+		home   string
+		flags  map[string]string
+		env    []string
+		listen string
+		kept   string // the source of the dsn in the warning; "" = no warning
+	}{
+		{"one source", dir, nil, nil, "service=direct", ""},
+		{"variable", dir, nil, []string{"QTOP_DSN=service=copy"}, "", "env QTOP_DSN"},
+		{"flag", dir, map[string]string{"dsn": "service=copy"}, nil, "", "flag --dsn"},
+		{"flag over variables", dir, map[string]string{"dsn": "service=copy"}, []string{"QTOP_DSN=service=a", "QTOP_LISTEN_DSN=service=b"}, "", "flag --dsn"},
+		{"profile", dir, map[string]string{"profile": "prod"}, nil, "", file + `, profile "prod"`},
+		{"profile with both", dir, map[string]string{"profile": "both"}, nil, "service=both-direct", ""},
+		{"profile that listens", dir, map[string]string{"profile": "listens"}, nil, "service=other-direct", ""},
+		{"both stronger", dir, map[string]string{"dsn": "service=copy", "listen_dsn": "service=copy-direct"}, nil, "service=copy-direct", ""},
+		{"listen_dsn stronger still", dir, map[string]string{"listen_dsn": "service=l"}, []string{"QTOP_DSN=service=copy"}, "service=l", ""},
+		{"same dsn again", dir, nil, []string{"QTOP_DSN=service=pooler"}, "service=direct", ""},
+		{"file without dsn", alone, nil, []string{"QTOP_DSN=service=copy"}, "", "env QTOP_DSN"},
+		{"DATABASE_URL", alone, nil, []string{"DATABASE_URL=postgres://h/copy"}, "", "env DATABASE_URL"},
+		{"nothing names a dsn", alone, nil, nil, "service=direct", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := load(t, config.Sources{Flags: tt.flags, Environ: tt.env, ConfigHome: tt.home})
+			require.Equal(t, tt.listen, s.ListenDSN)
+			if tt.kept == "" {
+				require.Empty(t, s.Warnings())
+				return
+			}
+			require.Equal(t, config.Origin{Key: "listen_dsn", From: "default"}, origin(t, s, "listen_dsn"))
+			require.Len(t, s.Warnings(), 1)
+			require.Contains(t, s.Warnings()[0].What, "listen_dsn is not used: dsn comes from "+tt.kept)
+		})
+	}
+}
+
 func TestEverythingFromTheFile(t *testing.T) {
 	s := load(t, config.Sources{ConfigHome: home(t, `
 dsn: postgres://anna@db1:6432/queue

@@ -83,7 +83,7 @@ func keys(src Sources) []key {
 			connection("dsn", src.Judge, "database, as a URL or key=value pairs; a password belongs in pgpass, PGPASSWORD or QTOP_DSN"),
 		),
 		part("listen",
-			connection("listen_dsn", src.Judge, "direct connection to the server for LISTEN and migrations, if dsn points to a pooler: without it, behind one in transaction mode, hosts and consoles poll; default: dsn"),
+			connection("listen_dsn", src.Judge, "direct connection to the server for LISTEN and migrations, if dsn points to a pooler: without it, behind one in transaction mode, hosts and consoles poll; not used if a stronger source sets another dsn; default: dsn"),
 		),
 		part("connection",
 			text("pooler", "auto", oneOf(Poolers()), "pooler between qtop and the database: auto detects it, transaction says that it is one in transaction mode"),

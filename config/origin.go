@@ -43,7 +43,7 @@ func (l *loader) profiles(file configFile) []Profile {
 	return all
 }
 
-// Warnings lists QTOP_ variables with unknown names, which do not stop qtop.
+// Warnings lists what does not stop qtop, such as QTOP_ variables with unknown names.
 func (s Settings) Warnings() Problems { return s.warnings }
 
 // Origins lists every setting in the order of Keys.

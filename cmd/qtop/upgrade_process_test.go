@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -85,4 +87,25 @@ func objects(t *testing.T, conn *pgx.Conn) (sum string) {
 		(SELECT md5(string_agg(concat(oid, xmin), ',' ORDER BY oid)) FROM pg_type WHERE typnamespace = 'public'::regnamespace),
 		(SELECT md5(string_agg(concat(oid, xmin), ',' ORDER BY oid)) FROM pg_trigger))`).Scan(&sum))
 	return sum
+}
+
+// migrate works on the database that the strongest source names, also if the configuration file has
+// the listen_dsn of another one.
+func TestMigrateTheDatabaseThatIsNamed(t *testing.T) {
+	t.Parallel()
+	production, restored := pgtest.Empty(t), pgtest.Empty(t)
+	home := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(home, "qtop"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(home, "qtop", "config.yaml"), fmt.Appendf(nil, "dsn: %q\nlisten_dsn: %q\n", production.DSN("")+"&application_name=pooler", production.DSN("")), 0o600))
+	for _, verb := range [][]string{{"migrate", "up"}, {"migrate", "status"}, {"migrate", "down", "--dry-run"}} {
+		cmd := qtop(t, restored.DSN(""), verb...)
+		cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+home)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "listen_dsn is not used: dsn comes from env QTOP_DSN")
+	}
+	settled(t, restored.Conn(t, ""))
+	st, err := schema.GetStatus(t.Context(), production.Conn(t, ""))
+	require.NoError(t, err)
+	require.Zero(t, st.Current)
 }
