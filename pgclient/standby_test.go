@@ -158,6 +158,23 @@ func TestStandbyAnswersFirst(t *testing.T) {
 	kind(t, queue.KindUnavailable, err)
 }
 
+// A first server of the connection string that accepts connections and never answers takes only its
+// share of the time for a read.
+func TestFirstServerIsSilent(t *testing.T) {
+	ctx := context.Background()
+	w := newWorld(t)
+	second := pgtest.TCP(t, w.db.Server)
+	first := pgtest.NewPath(t, second)
+	first.Hole(true)
+	both := pgtest.OverTCP(t, w.db.DSN(""), first.Addr()+","+second)
+	for _, more := range []string{"", "&connect_timeout=1"} {
+		began := time.Now()
+		_, err := open(t, pgclient.Options{DSN: both + more, Actor: "ann"}).Snapshot(ctx, 0)
+		t.Logf("connected%s after %v", more, time.Since(began))
+		require.NoError(t, err, more)
+	}
+}
+
 // A read-only console reaches the primary through a pooler too, whose settings apply to each
 // transaction.
 func TestReadOnlyPrimaryThroughPooler(t *testing.T) {
