@@ -159,7 +159,7 @@ func TestStandbyAnswersFirst(t *testing.T) {
 }
 
 // A first server of the connection string that accepts connections and never answers takes only its
-// share of the time for a read.
+// share of the time for a read, and an installation tries the next server too.
 func TestFirstServerIsSilent(t *testing.T) {
 	ctx := context.Background()
 	w := newWorld(t)
@@ -173,6 +173,11 @@ func TestFirstServerIsSilent(t *testing.T) {
 		t.Logf("connected%s after %v", more, time.Since(began))
 		require.NoError(t, err, more)
 	}
+	ended, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	conn, err := pgsession.ConnectToWrite(ended, both)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(ctx))
 }
 
 // A read-only console reaches the primary through a pooler too, whose settings apply to each

@@ -169,6 +169,8 @@ type standing struct {
 }
 
 func (a *app) standing(ctx context.Context) (standing, error) {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
+	defer cancel()
 	cfg, err := pgpool.ParseDSN(a.directDSN())
 	if err != nil {
 		return standing{}, err

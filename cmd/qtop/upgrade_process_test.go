@@ -109,3 +109,18 @@ func TestMigrateTheDatabaseThatIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, st.Current)
 }
+
+// A server that accepts connections and does not answer, as a frozen machine does, ends migrate in time.
+func TestMigrateBesideAServerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	server := pgtest.OwnInstalled(t, "postgres", nil)
+	pgtest.Freeze(t, server)
+	for _, verb := range []string{"status", "up"} {
+		cmd := qtop(t, server.DSN("postgres", "postgres"), "migrate", verb)
+		endless := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		out, err := cmd.CombinedOutput()
+		endless.Stop()
+		require.Error(t, err)
+		require.Equal(t, 69, cmd.ProcessState.ExitCode(), "migrate %s: %s", verb, out)
+	}
+}

@@ -349,6 +349,10 @@ func Encoding(conn *pgx.Conn) error {
 		"make a database with createdb -E UTF8 -T template0, and move a dump of this one there")
 }
 
+// connectWithin limits connecting outside of a pool, if the operator has set no connect_timeout: a
+// server that accepts connections and does not answer, as a frozen one, would hold the caller for ever.
+const connectWithin = 10 * time.Second
+
 // Connect opens one connection to a database of any encoding, outside of a pool.
 func (r *Route) Connect(ctx context.Context, cc *pgx.ConnConfig) (*pgx.Conn, error) {
 	conn, err := r.connect(ctx, cc)
@@ -360,6 +364,9 @@ func (r *Route) Connect(ctx context.Context, cc *pgx.ConnConfig) (*pgx.Conn, err
 
 func (r *Route) connect(ctx context.Context, cc *pgx.ConnConfig) (*pgx.Conn, error) {
 	cc = cc.Copy()
+	if cc.ConnectTimeout == 0 {
+		LimitConnect(cc, connectWithin)
+	}
 	r.Prepare(cc)
 	conn, err := pgx.ConnectConfig(ctx, cc)
 	if err != nil {
