@@ -66,7 +66,7 @@ func TestHangupReadsConfigurationAgain(t *testing.T) {
 	login := pgtest.Login(t, db, "dot_executor", "router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner")
 	cmd := qtop(t, db.DSN(login), "worker", "--host-id", "w1")
 	home := t.TempDir()
-	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+home)
+	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+home, "QTOP_ACTOR=")
 	write := func(text string) {
 		require.NoError(t, os.MkdirAll(filepath.Join(home, "qtop"), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(home, "qtop", "config.yaml"), []byte(text), 0o600))
@@ -82,16 +82,18 @@ func TestHangupReadsConfigurationAgain(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
-	for i, bad := range []string{"loops: [no_such_loop]\n", "metrics_addr: nowhere\n", "metrics_addr: " + taken.Addr().String() + "\n"} {
+	for i, bad := range []string{"loops: [no_such_loop]\n", "metrics_addr: nowhere\n", "metrics_addr: " + taken.Addr().String() + "\n", "read_only: true\n"} {
 		write(bad)
 		require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
 		require.Eventually(t, func() bool { return strings.Count(log.text(), "the configuration was not read again") == i+1 }, patience, 20*time.Millisecond, "%s", bad)
 		hosted(t, conn, 1)
 	}
+	require.Contains(t, log.text(), "read_only is set, and a worker host changes the database")
 
-	write("loops: [config_expiry, webhook_router]\n")
+	write("loops: [config_expiry, webhook_router]\nactor: ben\n")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
 	hosted(t, conn, 2)
+	require.Contains(t, log.text(), "settings of the connection have changed")
 
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait(), log.text())

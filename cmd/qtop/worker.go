@@ -240,10 +240,12 @@ func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) (*workerhost.H
 	var next *workerhost.Host
 	if err == nil {
 		now := &a.settings
-		if now.DSN != old.DSN || now.ListenDSN != old.ListenDSN || now.Pooler != old.Pooler || !slices.Equal(now.ExpectServer, old.ExpectServer) {
+		if now.DSN != old.DSN || now.ListenDSN != old.ListenDSN || now.Pooler != old.Pooler || !slices.Equal(now.ExpectServer, old.ExpectServer) || now.Actor != old.Actor {
 			log.Warn("settings of the connection have changed: they count from the next start of this worker")
 		}
-		if err = usableAddr(old.MetricsAddr, now.MetricsAddr); err == nil {
+		if now.ReadOnly {
+			err = queue.NewError(queue.KindPermission, "read_only is set, and a worker host changes the database", "settings", "stop this worker, or take out read_only")
+		} else if err = usableAddr(old.MetricsAddr, now.MetricsAddr); err == nil {
 			next, err = a.host(client, nil, log, nil, nil)
 		}
 	}
