@@ -2,6 +2,7 @@ package views
 
 import (
 	"cmp"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -42,32 +43,70 @@ func (h Header) Line(e Env, w int) string {
 	return th.Cut(word+bar.Paint(left+fill)+look.Paint(" "+state+" ")+bar.Paint(" "+clock), w)
 }
 
-// left returns the left side of the header: as many facts about server and
-// login as fit, the most important first.
+// left returns the left side of the header: as many facts about server and login as fit, the most
+// important first. The facts that an operator must not miss get room before the name of the server
+// is written out, and before any other fact.
 func (h Header) left(e Env, w int) string {
 	th := e.Theme
-	out := " " + queue.Choose(h.Profile != "", strings.ToUpper(theme.Safe(h.Profile))+"  ", "")
-	for i, forms := range h.words() {
-		sep := queue.Choose(i > 0, " "+th.G.Dot+" ", "")
-		for f, p := range forms {
-			p = theme.Safe(p)
-			if theme.Width(out)+theme.Width(sep)+theme.Width(p) <= w {
-				out += sep + p
-				break
+	sep := " " + th.G.Dot + " "
+	facts := h.facts()
+	lead := " "
+	if h.Profile != "" { // the name of the profile leaves room for warnings too
+		left := w - theme.Width("   ")
+		for _, f := range facts {
+			if f.warns {
+				left -= theme.Width(f.forms[len(f.forms)-1] + sep)
 			}
-			if i == 0 && f == len(forms)-1 {
-				return th.Cut(out+p, w)
+		}
+		lead += th.Cut(strings.ToUpper(theme.Safe(h.Profile)), max(left+theme.Width(sep), leastProfile)) + "  "
+	}
+	chosen := make([]string, len(facts))
+	room := func(i int) int { // for fact i beside the chosen ones
+		n := w - theme.Width(lead)
+		for j, c := range chosen {
+			if c != "" && j != i {
+				n -= theme.Width(c) + theme.Width(sep)
+			}
+		}
+		return n
+	}
+	choose := func(i int, forms []string) {
+		for _, f := range forms {
+			if f = theme.Safe(f); theme.Width(f) <= room(i) {
+				chosen[i] = f
+				return
 			}
 		}
 	}
-	return th.Cut(out, w)
+	for i, f := range facts {
+		if f.warns || f.acts {
+			choose(i, f.forms[len(f.forms)-1:])
+		}
+	}
+	for i, f := range facts {
+		choose(i, f.forms)
+		if i == 0 && chosen[i] == "" {
+			chosen[i] = th.Cut(theme.Safe(f.forms[len(f.forms)-1]), room(i))
+		}
+	}
+	return th.Cut(lead+strings.Join(slices.DeleteFunc(chosen, func(c string) bool { return c == "" }), sep), w)
 }
 
-// words returns these facts, each in several lengths, the longest first.
-func (h Header) words() [][]string {
+// fact is a fact about the server or the login, in several lengths, the longest first.
+type fact struct {
+	forms []string
+	warns bool // an operator must not miss it
+	acts  bool // it names who acts
+}
+
+// leastProfile is how many cells of the name of a profile remain beside warnings.
+const leastProfile = 8
+
+// facts returns the facts of the header in their order; the first is the place.
+func (h Header) facts() []fact {
 	s := h.Session
 	if s == nil {
-		return [][]string{{"no answer from the database yet"}}
+		return []fact{{forms: []string{"no answer from the database yet"}}}
 	}
 	standby, address, behind := s.InRecovery, s.Address, queue.Text{}
 	if h.Server != nil && !h.Server.Address.Empty() { // the server that answered last
@@ -80,25 +119,38 @@ func (h Header) words() [][]string {
 		who = append(who, actor+" ("+roles+")")
 	}
 	who = append(who, actor)
-	place := s.Database.String() + "@" + address.String()
-	words := [][]string{{place, strings.TrimSuffix(place, ":5432"), s.Database.String()}}
+	facts := []fact{{forms: placeForms(s.Database.String(), address.String())}}
 	if !s.TLS && !s.Local {
-		words = append(words, []string{"NOT ENCRYPTED"})
+		facts = append(facts, fact{forms: []string{"NOT ENCRYPTED"}, warns: true})
 	}
 	if h.ReadOnly || s.ReadOnly {
-		words = append(words, []string{"READ-ONLY"})
+		facts = append(facts, fact{forms: []string{"READ-ONLY"}, warns: true})
 	}
-	words = append(words, []string{shortVersion(s.Version.String()) + " " + kind, kind}, who)
+	facts = append(facts, fact{forms: []string{shortVersion(s.Version.String()) + " " + kind, kind}, warns: standby})
 	if s.Superuser {
-		words = append(words, []string{"SUPERUSER"})
+		facts = append(facts, fact{forms: []string{"SUPERUSER"}})
 	}
+	facts = append(facts, fact{forms: who, acts: true})
 	if s.TLS {
-		words = append(words, []string{"TLS"})
+		facts = append(facts, fact{forms: []string{"TLS"}})
 	}
 	if s.Pooler {
-		words = append(words, append(queue.Choose(behind.Empty(), nil, []string{"pooler to " + behind.String()}), "pooler"))
+		facts = append(facts, fact{forms: append(queue.Choose(behind.Empty(), nil, []string{"pooler to " + behind.String()}), "pooler")})
 	}
-	return words
+	return facts
+}
+
+// placeForms returns the forms of a database and the address of its server: with the address, without the
+// usual port, with the first label of the host's name, and the database alone.
+func placeForms(database, address string) []string {
+	place := database + "@" + address
+	forms := []string{place, strings.TrimSuffix(place, ":5432")}
+	if host, _, err := net.SplitHostPort(address); err == nil && net.ParseIP(host) == nil {
+		if label, _, more := strings.Cut(host, "."); more && label != "" {
+			forms = append(forms, database+"@"+label)
+		}
+	}
+	return append(forms, database)
 }
 
 // rolesFirst are the roles that say most about what a login may do in the console, most powerful

@@ -47,3 +47,36 @@ func TestHeaderNamesRoles(t *testing.T) {
 	require.Contains(t, wide, "anna (workflow_admin, dead_letter_operator, queue_viewer)")
 	require.Contains(t, views.Header{Session: &s, Actor: "anna", Now: e.Now}.Line(e, 115), "anna (workflow_admin +2 roles)")
 }
+
+// The name of a managed server is long. What an operator must not miss goes before it: that nothing
+// is encrypted, that the session or server takes no changes, and who acts.
+func TestHeaderKeepsWarningsBesideALongPlace(t *testing.T) {
+	e := env(theme.Options{})
+	host := "mydb.c9akciq32abc.eu-central-1.rds.amazonaws.com:5432"
+	for _, tt := range []struct {
+		profile, database, address string
+		w                          int
+		wants                      []string
+	}{
+		{"", "orders", host, 200, []string{"orders@" + host, "NOT ENCRYPTED", "READ-ONLY", "16.4 STANDBY", "anna (workflow_admin", "SUPERUSER"}},
+		{"", "orders", host, 80, []string{"orders", "NOT ENCRYPTED", "READ-ONLY", "STANDBY", "anna"}},
+		{"", "orders", host, 60, []string{"NOT ENCRYPTED", "READ-ONLY"}},
+		{"", "customer_orders_production", "10.20.30.40:5432", 80, []string{"NOT ENCRYPTED", "READ-ONLY", "STANDBY"}},
+		{"production-eu-central-1", "orders", host, 60, []string{"PRODUCT…", "NOT ENCRYPTED"}},
+		{"production-eu-central-1", "customer_orders_production", host, 80, []string{"PRODUCTION-EU…", "NOT ENCRYPTED", "READ-ONLY", "STANDBY"}},
+	} {
+		s := viewstest.Session()
+		s.TLS, s.Local, s.ReadOnly, s.InRecovery, s.Superuser = false, false, true, true, true
+		s.Database, s.Address = queue.Clean(tt.database), queue.Clean(tt.address)
+		line := views.Header{Profile: tt.profile, Session: &s, Actor: "anna", Now: e.Now}.Line(e, tt.w)
+		require.Equal(t, tt.w, theme.Width(line))
+		for _, want := range tt.wants {
+			require.Contains(t, line, want, "%d columns: %q", tt.w, line)
+		}
+	}
+	s := viewstest.Session()
+	s.Database, s.Address = queue.Clean("orders"), queue.Clean(host)
+	line := views.Header{Session: &s, Actor: "anna", Now: e.Now}.Line(e, 80)
+	require.Contains(t, line, "orders@mydb ", "without warnings the host is named, by its first label")
+	require.Contains(t, line, "anna")
+}
