@@ -41,3 +41,20 @@ func TestSlowFilter(t *testing.T) {
 	_, err = c.List(ctx, queue.Query{Kind: queue.ListDeadLetters, Filter: "acme"})
 	require.Equal(t, queue.KindUnavailable, queue.KindOf(err), "the caller's time was too short")
 }
+
+// A preview that its caller gave no more time for does not prove that the server is away.
+func TestActionOutOfTimeIsNoLoss(t *testing.T) {
+	ctx := context.Background()
+	w := newWorld(t)
+	c := w.client("workflow_admin", "queue_viewer")
+	_, err := c.Snapshot(ctx, 0)
+	require.NoError(t, err)
+	ended, cancel := context.WithTimeout(ctx, time.Nanosecond)
+	defer cancel()
+	p, err := c.Plan(ended, queue.Request{Action: queue.ActFlagSet, Actor: "ann", Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "4"}, Reason: "r"})
+	kind(t, queue.KindUnavailable, err)
+	require.Equal(t, "live", c.Link().State)
+	_, err = c.Apply(ended, p)
+	require.Error(t, err)
+	require.Equal(t, "live", c.Link().State)
+}

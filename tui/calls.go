@@ -12,15 +12,15 @@ import (
 )
 
 // How long each kind of call may take. A snapshot that takes longer would be
-// too old to be useful; a list or a plan may scan a table; a plan for the names
-// on a form may not hold up the plan that follows; an action may use its whole
-// statement_timeout, so the console waits longer than that.
+// too old to be useful; a list may scan a table; a plan for the names on a form
+// may not hold up the plan that follows; an action and its plan may use the
+// whole time of an action, so the console waits longer than that, and without a
+// limit for an action that has none.
 const (
 	snapshotDeadline = 5 * time.Second
 	listDeadline     = 10 * time.Second
-	planDeadline     = 15 * time.Second
 	lookDeadline     = 3 * time.Second
-	applyDeadline    = 30 * time.Second
+	actionDeadline   = queue.ActionTimeout + 5*time.Second
 	heartbeatEvery   = time.Second
 )
 
@@ -86,8 +86,17 @@ func (m *calls) readList(ctx context.Context, read int, q queue.Query, more bool
 	}
 }
 
+// forAction returns a command that calls ask in the time that the action a may take.
+func (m *calls) forAction(a queue.ActionID, ask func(context.Context, Store) tea.Msg) tea.Cmd {
+	if !m.actions.ByID(a).Long {
+		return m.within(actionDeadline, ask)
+	}
+	ctx, s := m.ctx, m.store
+	return func() tea.Msg { return ask(ctx, s) }
+}
+
 func (m *calls) plan(dialog int, r queue.Request) tea.Cmd {
-	return m.within(planDeadline, func(ctx context.Context, s Store) tea.Msg {
+	return m.forAction(r.Action, func(ctx context.Context, s Store) tea.Msg {
 		p, err := s.Plan(ctx, r)
 		return plannedMsg{dialog, p, err}
 	})
@@ -106,7 +115,7 @@ func (m *calls) lookUp(dialog int, r queue.Request) tea.Cmd {
 }
 
 func (m *calls) apply(dialog int, p queue.Plan) tea.Cmd {
-	return m.within(applyDeadline, func(ctx context.Context, s Store) tea.Msg {
+	return m.forAction(p.Request.Action, func(ctx context.Context, s Store) tea.Msg {
 		r, err := s.Apply(ctx, p)
 		return appliedMsg{dialog, r, err}
 	})

@@ -119,8 +119,17 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	case p.Undo == "":
 		p.Undo = Registry().UndoCommand(p.Request)
 	}
-	c.client.Note(ctx, err)
+	c.note(ctx, err)
 	return p, err
+}
+
+// note records for Link whether a call reached the server. A call that ran out of its time is not
+// counted: how long an action takes depends on the number of rows, so it does not prove that the server
+// is away.
+func (c *Planner) note(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		c.client.Note(ctx, err)
+	}
 }
 
 // mayCall returns an error if this login may not execute the function of an action. A right that the
@@ -160,6 +169,6 @@ func (c *Planner) Apply(ctx context.Context, p queue.Plan) (queue.Result, error)
 	if res.Done > 0 { // the refusals of single targets are in Results
 		res.Refused = ""
 	}
-	c.client.Note(ctx, err)
+	c.note(ctx, err)
 	return res, err
 }

@@ -38,9 +38,6 @@ type entry struct {
 	// match counts the rows that a filter selects and returns their names; nil = this action does
 	// not select rows by filters.
 	match func(context.Context, *Planner, string) (*queue.Match, error)
-	// long: preview and implementation take as long as they need, until the context of the caller
-	// ends; false = within pgpool.ActTimeout. Their statements go through callLong.
-	long bool
 	// command returns the equivalent command line; nil = the one derived from the declaration.
 	command func(queue.Request) string
 }
@@ -119,9 +116,10 @@ func (c *Planner) callLong(ctx context.Context, into any, sql string, args ...an
 	return tx.Commit(ctx)
 }
 
-// within returns the context in which an action is planned or applied.
+// within returns the context in which an action is planned or applied: that of the caller if the
+// action is Long; its statements go through callLong.
 func (e entry) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	if e.long {
+	if e.Long {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, pgpool.ActTimeout)

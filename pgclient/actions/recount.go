@@ -12,8 +12,8 @@ func recountActions() []entry {
 			ID: queue.ActRecount, Words: "recount", Example: "qtop recount --reason 'rows were loaded without triggers'", Verb: "Recount",
 			Help:  "correct counters, queue lanes, open dead letters and endpoint rows after rows were loaded without triggers",
 			Title: "Recount all queues", Safe: "Not now",
-			Danger: queue.DangerOne, Function: "public.fn_queue_recount(text,text,boolean)", Role: "workflow_admin", Reason: true,
-		}, plan: planRecount, apply: applyRecount, long: true},
+			Danger: queue.DangerOne, Function: "public.fn_queue_recount(text,text,boolean)", Role: "workflow_admin", Reason: true, Long: true,
+		}, plan: planRecount, apply: applyRecount},
 	}
 }
 

@@ -10,13 +10,14 @@ import (
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgsession"
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // The timeouts of each pool. A statement that takes longer is cancelled, and the caller gets an
 // error.
 const (
 	ReadTimeout = 5 * time.Second
-	ActTimeout  = 60 * time.Second
+	ActTimeout  = queue.ActionTimeout
 	WorkTimeout = 60 * time.Second
 )
 

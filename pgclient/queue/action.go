@@ -80,6 +80,9 @@ const (
 	DangerDatabase               // affects the whole database: type its name
 )
 
+// ActionTimeout is how long the preview of an action, and the action itself, may take.
+const ActionTimeout = time.Minute
+
 // Action is a registry entry: the complete declaration of an action. Its command line, verb,
 // form, checks, title, buttons, footer, help and docs are derived from it.
 type Action struct {
@@ -118,6 +121,7 @@ type Action struct {
 	Reason   bool   // a reason is required
 	Why      bool   // a reason may be given
 	Open     bool   // true: the name of a guarded database need not be typed
+	Long     bool   // preview and implementation take as long as they need; false = within ActionTimeout
 	Targets  Targets
 	Args     []Arg
 }
