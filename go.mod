@@ -8,6 +8,7 @@ require (
 	charm.land/lipgloss/v2 v2.0.6 // styles and colours of the console
 	github.com/charmbracelet/colorprofile v0.4.3 // which colours a terminal can show
 	github.com/charmbracelet/x/ansi v0.11.8 // cell widths, wrapping and cutting of styled text
+	github.com/charmbracelet/x/term v0.2.2 // the size of the terminal before the console starts
 	github.com/charmbracelet/x/vt v0.0.0-20260316093931-f2fb44ab3145 // tests: the emulator of a terminal, to read what it shows
 	github.com/creack/pty v1.1.24 // tests and soak: a terminal for the console
 	github.com/google/uuid v1.6.0 // ids of hosts and requests
@@ -31,7 +32,6 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/charmbracelet/ultraviolet v0.0.0-20260811164956-006e29f97886 // indirect
 	github.com/charmbracelet/x/exp/ordered v0.1.0 // indirect
-	github.com/charmbracelet/x/term v0.2.2 // indirect
 	github.com/charmbracelet/x/termios v0.1.1 // indirect
 	github.com/charmbracelet/x/windows v0.2.2 // indirect
 	github.com/clipperhouse/displaywidth v0.11.0 // indirect

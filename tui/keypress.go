@@ -98,7 +98,7 @@ func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 // tooSmall reports whether the terminal is too small to show what is open.
 func (m *root) tooSmall() bool {
 	_, ok := views.Split(m.size.W, m.size.H, 0)
-	return !ok && m.size.W > 0 // before the first frame the size is 0
+	return !ok && m.sized
 }
 
 // blindKey handles a key while the terminal is too small: q quits, and what

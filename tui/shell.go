@@ -16,6 +16,7 @@ import (
 type shell struct {
 	calls
 	size       views.Size
+	sized      bool // the terminal has reported its size
 	display    display
 	feed       feed
 	me         identity

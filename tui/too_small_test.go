@@ -51,3 +51,16 @@ func TestKeysAreNotBlindInATooSmallTerminal(t *testing.T) {
 		require.NotNil(t, m.key(keyOf("q")))
 	}
 }
+
+// A terminal that reports no size, such as a serial console, shows nothing: no key acts there either.
+func TestKeysAreNotBlindWithoutASize(t *testing.T) {
+	m := newStill(newStore(), newHost(), Options{Actor: "anna"})
+	m.send(tea.WindowSizeMsg{})
+	m.keys("5", "R", "x", "enter", ":")
+	require.Equal(t, home(), m.at)
+	require.Empty(t, m.over)
+	require.False(t, m.line.open())
+	_, cmd := m.Update(keyOf("q"))
+	require.True(t, m.shutdown.draining)
+	require.NotNil(t, cmd)
+}

@@ -85,7 +85,7 @@ func overSSH(env tea.EnvMsg) tea.Cmd {
 }
 
 func (m *root) resize(s views.Size) {
-	m.size = s
+	m.size, m.sized = s, true
 	m.revision++
 	m.settle()
 }

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/charmbracelet/x/term"
+
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -166,6 +168,10 @@ func (a *app) canShow() error {
 	if t := os.Getenv("TERM"); !knownTerminal(t) {
 		return usage(fmt.Sprintf("this machine has no description of the terminal TERM=%q", t), "env TERM",
 			"set TERM to what it is (xterm-256color, say), or use --accessible for plain lines")
+	}
+	if w, h, err := term.GetSize(os.Stdout.Fd()); err == nil && (w == 0 || h == 0) {
+		return usage(fmt.Sprintf("the terminal reports a size of %d columns and %d lines", w, h), "standard output",
+			"say how large it is (stty cols 80 rows 24), or use --accessible for plain lines")
 	}
 	return nil
 }

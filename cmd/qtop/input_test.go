@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/pgtest"
@@ -46,6 +48,22 @@ func TestUnknownTerminal(t *testing.T) {
 	s.exits(2)
 	require.Contains(t, s.text(), `qtop: this machine has no description of the terminal TERM="nonexist"`)
 	require.NotContains(t, string(s.raw.b), "\x1b[?1049h")
+}
+
+// In a terminal that reports no size, such as a serial console, nothing could be drawn.
+func TestTerminalWithoutSize(t *testing.T) {
+	t.Parallel()
+	cmd := qtop(t, "host=/nowhere dbname=none")
+	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{})
+	require.NoError(t, err)
+	defer tty.Close()
+	endless := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer endless.Stop()
+	out, _ := io.ReadAll(tty) // the end of the terminal is an error on Linux
+	_ = cmd.Wait()
+	require.Equal(t, 2, cmd.ProcessState.ExitCode(), "%s", out)
+	require.Contains(t, string(out), "the terminal reports a size of 0 columns and 0 lines")
 }
 
 func TestKnownTerminal(t *testing.T) {
