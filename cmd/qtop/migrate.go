@@ -39,8 +39,8 @@ func migrateCmd(a *app) *cobra.Command {
 			if err := a.mayMigrate(); err != nil {
 				return err
 			}
-			if u.LockWait <= 0 || u.LockWait > 24*time.Hour {
-				return usage(fmt.Sprintf("--lock-wait cannot be %s", u.LockWait), "command line", "use more than 0 and at most 24h")
+			if err := checkLockWait(u.LockWait); err != nil {
+				return err
 			}
 			a.unsure = migrationUnsure
 			return a.steps(func(say func(string)) error {
@@ -54,7 +54,7 @@ func migrateCmd(a *app) *cobra.Command {
 	up.Flags().BoolVar(&u.AdoptRoles, "adopt-roles", false, "use roles of the cluster that exist although qtop did not make them")
 	up.Flags().StringVar(&u.RolePrefix, "role-prefix", "", "give a database that is installed now its own roles, whose names begin with this prefix")
 	cmd.AddCommand(up)
-	o := schema.DownOptions{Confirm: func(ctx context.Context, m schema.Removal) error { return a.confirmDown(ctx, m, asked) }}
+	o := schema.DownOptions{LockWait: time.Minute, Confirm: func(ctx context.Context, m schema.Removal) error { return a.confirmDown(ctx, m, asked) }}
 	down := &cobra.Command{
 		Use: "down", Example: "qtop migrate down --dry-run", Short: "Remove the schema; refuses while work or configuration would be lost", Args: cobra.NoArgs,
 		Long: "Removes everything that migrate up made but the roles, in one transaction. It lists what it removes, with the number of\n" +
@@ -65,12 +65,16 @@ func migrateCmd(a *app) *cobra.Command {
 			if err := a.mayMigrate(); err != nil && !o.DryRun {
 				return err
 			}
+			if err := checkLockWait(o.LockWait); err != nil {
+				return err
+			}
 			a.unsure = queue.Choose(o.DryRun, nothingChanged, migrationUnsure)
 			return a.steps(func(say func(string)) error {
 				return pgerror.Connect(schema.Down(cmd.Context(), a.directDSN(), o, say))
 			})
 		},
 	}
+	durationFlag(down.Flags(), &o.LockWait, "lock-wait", "how long to wait while somebody holds a table; others wait behind it")
 	down.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would go, change nothing")
 	down.Flags().BoolVar(&o.Discard, "discard", false, "go on although unprocessed work and configuration are lost")
 	down.Flags().StringVar(&asked.confirm, "confirm", "", "name of the database, or in a guarded one of its environment, instead of typing it")
@@ -93,6 +97,14 @@ func migrateCmd(a *app) *cobra.Command {
 	sql.Flags().StringVar(&prefix, "role-prefix", "", "with roles whose names begin with this")
 	cmd.AddCommand(sql)
 	return cmd
+}
+
+// checkLockWait refuses a time for --lock-wait that is out of range.
+func checkLockWait(d time.Duration) error {
+	if d < time.Millisecond || d > 24*time.Hour {
+		return usage(fmt.Sprintf("--lock-wait cannot be %s", d), "command line", "use at least 1ms and at most 24h")
+	}
+	return nil
 }
 
 const migrationUnsure = "qtop migrate status says what is installed now"

@@ -1,11 +1,13 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -18,6 +20,9 @@ import (
 type DownOptions struct {
 	DryRun  bool // report what would be removed, change nothing
 	Discard bool // continue although unfinished work and configuration would be lost
+	// LockWait is how long Down waits for the tables while another session holds one; 0 = 1 minute.
+	// Other sessions wait behind it.
+	LockWait time.Duration
 	// Confirm is called if Down does not refuse, before anything is locked or changed; its error
 	// ends Down. nil = no confirmation.
 	Confirm func(context.Context, Removal) error
@@ -83,7 +88,14 @@ func (r *Release) Down(ctx context.Context, dsn string, o DownOptions, progress 
 			return err
 		}
 	}
-	return explain(in.down(ctx, o), in.doing)
+	o.LockWait = cmp.Or(o.LockWait, time.Minute)
+	seen := watchBlockers(ctx, conn)
+	defer seen.close()
+	if err = in.down(ctx, o); retryable(err) {
+		return queue.NewError(queue.KindFailed, "gave up after "+o.LockWait.String()+": "+seen.blocker(), in.doing,
+			"nothing was changed; end that transaction, or run migrate down again when it has ended").Because(err)
+	}
+	return explain(err, in.doing)
 }
 
 // removal reads the removal that Down would make, in a transaction that changes nothing.
@@ -217,11 +229,14 @@ func (in *installer) down(ctx context.Context, o DownOptions) error {
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	in.tx = tx
-	// Waiting longer for a lock is fine here: the tables are about to be dropped.
-	if err := exec(ctx, tx, sessionSQL+"\nSET LOCAL lock_timeout = '1min';"); err != nil {
+	if err := exec(ctx, tx, sessionSQL); err != nil {
 		return err
 	}
 	if err := in.lockMigrations(ctx); err != nil {
+		return err
+	}
+	// Waiting longer for a lock is fine here: the tables are about to be dropped.
+	if err := exec(ctx, tx, fmt.Sprintf("SET LOCAL lock_timeout = '%dms'", o.LockWait.Milliseconds())); err != nil {
 		return err
 	}
 	if err := in.lockOwn(ctx); err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -182,6 +183,20 @@ func TestDownThatFails(t *testing.T) {
 	c.exec("DROP EVENT TRIGGER kept; DROP FUNCTION app.kept()")
 	require.Equal(t, before, get[string](c, everything))
 	require.NoError(t, schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{Discard: true}, nil))
+}
+
+// A migrate down that meets a table that somebody holds says who holds it and what to do.
+func TestDownNamesWhoHoldsATable(t *testing.T) {
+	c := newCore(t)
+	before := get[string](c, everything)
+	tx := c.begin(c.root)
+	var pid int
+	require.NoError(t, tx.QueryRow(t.Context(), "SELECT pg_backend_pid() FROM public.dot_config LIMIT 1").Scan(&pid))
+	err := schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{Discard: true, LockWait: 2 * time.Second}, nil)
+	require.ErrorContains(t, err, fmt.Sprintf("gave up after 2s: public.dot_config is held by pid %d", pid))
+	require.ErrorContains(t, err, "nothing was changed; end that transaction")
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, before, get[string](c, everything))
 }
 
 // migrate down names what operators configured, and needs --discard to drop it.
