@@ -6,9 +6,11 @@ package schema_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/pgtest"
@@ -130,8 +132,8 @@ func TestSubscriptionsAreReleasedInOrder(t *testing.T) {
 	require.Zero(t, one[int](h, "SELECT sum(consecutive_failures) FROM public.webhook_endpoint_state"))
 }
 
-// After a minute without hosts a slow start begins when one is registered, however long the interval of
-// webhook_worker is.
+// After a minute without hosts a slow start begins when one is registered, or records a heartbeat again,
+// however long the interval of webhook_worker is.
 func TestSlowStartWhenAHostComesBack(t *testing.T) {
 	h := newHooks(t)
 	h.subscribe("e")
@@ -163,6 +165,136 @@ func TestSlowStartWhenAHostComesBack(t *testing.T) {
 	require.NoError(t, h.asOwner("UPDATE public.webhook_endpoint_state SET last_success_at = now() - interval '2 minutes'"))
 	seen("2 minutes")
 	require.Equal(t, "127.0.0.1:1 no host sent webhooks for a minute 10", register("h"))
+
+	// a host that could not reach the database for so long records a heartbeat
+	beat := func() string {
+		t.Helper()
+		require.NotContains(t, call(t, login, "public.fn_queue_host_beat('h', $1, '{webhook_worker}', 0, '{}')",
+			one[string](h, "SELECT instance::text FROM public.queue_host WHERE host_id = 'h'")), "refused")
+		return h.slowStart()
+	}
+	require.NoError(t, h.asOwner("DELETE FROM public.webhook_slow_start"))
+	seen("40 seconds")
+	require.Empty(t, beat())
+	seen("2 minutes")
+	require.Equal(t, "127.0.0.1:1 no host sent webhooks for a minute 10", beat())
+}
+
+// However many endpoints have deliveries waiting, a host is registered and claims within the 5 s for
+// which it waits for an answer, also while another session has locked a slow start.
+func TestHostIsBackInTimeForManyEndpoints(t *testing.T) {
+	h := newHooks(t)
+	const endpoints, attempts = 12000, 40
+	for _, sql := range []string{
+		`INSERT INTO public.subscriptions (id, event_type, callback_url, verified) OVERRIDING SYSTEM VALUE
+			SELECT i, 'e', 'http://host-' || i || '.example/', true FROM generate_series(1, %d) i`,
+		`INSERT INTO public.queue_counter (scope, k1, k2, n) SELECT 'saga', i, 'Pending', 1000 FROM generate_series(1, %d) i`,
+		`INSERT INTO public.webhook_delivery_jobs (saga_id, attempt_no, subscription_id, controlled)
+			SELECT i, 1, i, true FROM generate_series(1, %d) i`,
+	} {
+		h.exec("BEGIN; SET LOCAL session_replication_role = replica; " + fmt.Sprintf(sql, endpoints) + "; COMMIT")
+	}
+	h.exec(fmt.Sprintf(`BEGIN; SET LOCAL session_replication_role = replica;
+		INSERT INTO public.webhook_delivery_jobs (saga_id, status, attempt_no, subscription_id, finished_at, response_status, settled_at)
+		SELECT -s * 100 - i, 'Completed', 1, s, now() - interval '2 hours' + i * interval '1 second', 200, now()
+		FROM generate_series(1, %d) i, generate_series(1, %d) s; COMMIT`, attempts, endpoints))
+	h.exec("ANALYZE")
+	h.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - interval '10 minutes' WHERE worker_name = 'webhook_worker'")
+	host := h.db.Pool(t, pgtest.Login(t, h.db, "dot_executor", "webhook_worker"))
+	ask := func(sql string) string {
+		t.Helper()
+		var answer string
+		require.NoError(t, pgx.BeginFunc(t.Context(), host, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), "SET LOCAL statement_timeout = '5s'"); err != nil {
+				return err
+			}
+			began := time.Now()
+			defer func() { t.Log(sql, time.Since(began).Round(time.Millisecond)) }()
+			return tx.QueryRow(t.Context(), sql).Scan(&answer)
+		}))
+		return answer
+	}
+	const register = "SELECT public.fn_queue_host_register('h', gen_random_uuid(), 'v', '{webhook_worker}')::text"
+	require.NotContains(t, ask(register), "refused")
+	require.Equal(t, endpoints, one[int](h, "SELECT count(*) FROM public.webhook_slow_start WHERE rate = 1"))
+	ask("SELECT count(*)::text FROM public.fn_webhook_job_claim('test', 100)")
+	require.Equal(t, 100, one[int](h, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Leased'"))
+
+	require.NoError(t, h.asOwner("UPDATE public.queue_host SET last_seen_at = now() - interval '2 minutes'"))
+	tx, err := h.root.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.Background())
+	_, err = tx.Exec(t.Context(), "SELECT FROM public.webhook_slow_start WHERE endpoint = 'host-7.example' FOR UPDATE")
+	require.NoError(t, err)
+	require.NotContains(t, ask(register), "refused", "a lock delays it")
+}
+
+// A report whose results close a circuit, and a slow start that begins again, lock slow starts in one
+// order: first those that run, by endpoint. So neither deadlocks with another that locks them so.
+func TestSlowStartsAreLockedInOrder(t *testing.T) {
+	const first, second = "127.0.0.1:1", "127.0.0.1:2"
+	prepare := func(t *testing.T) (h *hooks, other pgx.Tx, waits func(), ls []lease) {
+		h = newHooks(t)
+		a, b := h.subscribe("a"), h.subscribe("b")
+		h.exec("ALTER FUNCTION public.fn_webhook_job_report SET lock_timeout = '1min'")
+		h.exec("UPDATE public.subscriptions SET callback_url = 'http://127.0.0.1:2/hook' WHERE id = $1", b)
+		require.NoError(t, h.asOwner("INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by) SELECT $1, 'circuit', now(), 'webhook_worker'", b))
+		h.emit("a", 150)
+		h.emit("b", 150)
+		h.step()
+		ls = h.claim(151)
+		require.Len(t, ls, 151, "one probes")
+		require.Equal(t, 150, one[int](h, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE subscription_id = $1 AND status = 'Leased'", a))
+		other, err := h.root.Begin(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = other.Rollback(context.Background()) })
+		waits = func() {
+			t.Helper()
+			require.Eventually(t, func() bool {
+				return one[bool](h, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')")
+			}, time.Minute, 10*time.Millisecond)
+		}
+		return h, other, waits, ls
+	}
+	const insert = "INSERT INTO public.webhook_slow_start (endpoint, began_at, why, rate, step_at, refilled_at) VALUES ($1, now(), 'w', 1, now(), now())"
+	lock := func(t *testing.T, tx pgx.Tx, endpoint, nowait string) {
+		t.Helper()
+		tag, err := tx.Exec(t.Context(), "SELECT FROM public.webhook_slow_start WHERE endpoint = $1 FOR UPDATE "+nowait, endpoint)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, tag.RowsAffected())
+	}
+	t.Run("report", func(t *testing.T) {
+		h, other, waits, ls := prepare(t)
+		require.NoError(t, h.asOwner(insert, first))
+		require.NoError(t, h.asOwner(insert, second))
+		lock(t, other, first, "")
+		reported := make(chan error, 1)
+		go func() {
+			_, err := tryReport(h.work, result(ls[0], ""), result(ls[150], ""))
+			reported <- err
+		}()
+		waits()
+		lock(t, other, second, "NOWAIT")
+		require.NoError(t, other.Rollback(t.Context()))
+		require.NoError(t, <-reported)
+		require.Equal(t, "its circuit closed", one[string](h, "SELECT why FROM public.webhook_slow_start WHERE endpoint = $1", second))
+	})
+	t.Run("begin", func(t *testing.T) {
+		h, other, waits, _ := prepare(t)
+		require.NoError(t, h.asOwner(insert, second))
+		lock(t, other, second, "")
+		began := make(chan error, 1)
+		go func() {
+			_, err := h.root.Exec(context.Background(), "SELECT public.fn_webhook_slow_start_begin(NULL, 'test', true)")
+			began <- err
+		}()
+		waits()
+		_, err := other.Exec(t.Context(), insert+" ON CONFLICT (endpoint) DO NOTHING", first)
+		require.NoError(t, err)
+		require.NoError(t, other.Commit(t.Context()))
+		require.NoError(t, <-began)
+		require.Equal(t, "test", one[string](h, "SELECT why FROM public.webhook_slow_start WHERE endpoint = $1", second))
+	})
 }
 
 // A slow start begins when a probe closes the circuit.

@@ -150,6 +150,9 @@ BEGIN
   PERFORM public.fn_queue_clock_check(v_seen);
   v_ended := ARRAY(SELECT unnest(v_before) EXCEPT SELECT unnest(v_loops));
   v_begun := ARRAY(SELECT unnest(v_loops) EXCEPT SELECT unnest(v_before));
+  IF v_seen < clock_timestamp() - interval '60 seconds' AND 'webhook_worker' = ANY (v_loops) THEN
+    PERFORM public.fn_webhook_hosts_back();
+  END IF;
   IF v_ended <> '{}' THEN
     v_executor := CASE WHEN 'job_executor' = ANY (v_ended) THEN v_executor END;
     PERFORM public.fn_queue_loops_lock(v_ended || v_executor);

@@ -33,10 +33,8 @@ DECLARE
   -- no request may outlive its lease, whatever values the flags have
   v_timeout int := least(public.fn_cfg_int('webhook.timeout_seconds', 30), greatest(v_lease - 10, 1));
   v_now timestamptz := clock_timestamp();
-  v_subs bigint[];
-  v_quotas int[];
-  v_slow text[];           -- endpoints in slow start
-  v_slow_tokens int[];     -- how many jobs each of them may send now
+  v_quotas jsonb;          -- how many jobs each subscription may send now
+  v_slow jsonb;            -- endpoints in slow start, with how many jobs each of them may send now
   v_operations bigint[];   -- bulk operations that have waiting jobs and tokens
   v_operation_tokens int[];
 BEGIN
@@ -59,10 +57,10 @@ BEGIN
 
   -- a bucket that another claim has locked has no tokens for this claim
   IF public.fn_cfg_bool('webhook.slow_start.enabled') THEN
-    SELECT array_agg(w.endpoint), array_agg(floor(w.tokens)) INTO v_slow, v_slow_tokens FROM (
-      SELECT x.endpoint, COALESCE(public.fn_webhook_tokens(b.tokens, b.refilled_at, b.rate, v_now), 0) AS tokens
-      FROM public.webhook_slow_start x LEFT JOIN (
-        SELECT y.* FROM public.webhook_slow_start y ORDER BY y.endpoint FOR UPDATE SKIP LOCKED) b USING (endpoint)) w;
+    v_slow := COALESCE((SELECT jsonb_object_agg(x.endpoint, 0) FROM public.webhook_slow_start x), '{}')
+      || COALESCE((SELECT jsonb_object_agg(b.endpoint,
+        floor(public.fn_webhook_tokens(b.tokens, b.refilled_at, b.rate, v_now))::int)
+      FROM (SELECT x.* FROM public.webhook_slow_start x ORDER BY x.endpoint FOR UPDATE SKIP LOCKED) b), '{}');
   END IF;
   WITH RECURSIVE waiting (op) AS (
     (SELECT j.operation_id FROM public.webhook_delivery_jobs j
@@ -92,7 +90,7 @@ BEGIN
       ORDER BY j.subscription_id LIMIT 1)
     FROM waiting w WHERE w.sub IS NOT NULL
   ), ready AS MATERIALIZED (
-    SELECT w.sub, g.gate, g.rate_limit_per_second AS rate, v_slow_tokens[array_position(v_slow, g.endpoint)] AS slow
+    SELECT w.sub, g.gate, g.rate_limit_per_second AS rate, (v_slow -> g.endpoint)::int AS slow
     FROM waiting w JOIN public.v_webhook_gate g ON g.subscription_id = w.sub
     WHERE g.gate IN ('open', 'half_open')
       AND (p_skip_subscriptions IS NULL OR NOT w.sub = ANY (p_skip_subscriptions))
@@ -107,7 +105,7 @@ BEGIN
     WHERE r.gate = 'half_open' AND x.reason = 'circuit' AND (x.probe_until IS NULL OR x.probe_until <= v_now)
     ORDER BY x.subscription_id FOR UPDATE OF x SKIP LOCKED
   )
-  SELECT array_agg(q.sub ORDER BY q.sub), array_agg(q.quota ORDER BY q.sub) INTO v_subs, v_quotas
+  SELECT jsonb_object_agg(q.sub, q.quota) INTO v_quotas
   FROM (
     SELECT r.sub, least(p_limit, p_per_subscription, r.slow,
       CASE WHEN r.gate = 'half_open' THEN (SELECT count(*) FROM probe p WHERE p.sub = r.sub) END,
@@ -122,7 +120,7 @@ BEGIN
     SELECT f.subscription_id AS sub, count(*) AS n FROM (
       SELECT j.subscription_id FROM public.webhook_delivery_jobs j
       CROSS JOIN LATERAL (SELECT g.gate = 'open' AND g.rate_limit_per_second IS NULL
-          AND COALESCE(g.endpoint <> ALL (v_slow), true) AS ok
+          AND (v_slow ? g.endpoint) IS NOT TRUE AS ok
         -- OFFSET 0: evaluated once per subscription and remembered
         FROM public.v_webhook_gate g WHERE g.subscription_id = j.subscription_id OFFSET 0) g
       WHERE j.status = 'Pending' AND NOT j.controlled AND g.ok AND COALESCE(cardinality(p_skip_subscriptions), 0) = 0
@@ -148,7 +146,7 @@ BEGIN
   ), candidates AS MATERIALIZED (
     SELECT n.id FROM walk l
     JOIN public.v_webhook_gate g ON g.subscription_id = l.sub AND g.gate = 'open'
-      AND g.rate_limit_per_second IS NULL AND COALESCE(g.endpoint <> ALL (v_slow), true)
+      AND g.rate_limit_per_second IS NULL AND (v_slow ? g.endpoint) IS NOT TRUE
     CROSS JOIN LATERAL (
       SELECT j.id FROM public.webhook_delivery_jobs j
       WHERE j.status = 'Pending' AND NOT j.controlled AND j.subscription_id = l.sub
@@ -162,10 +160,10 @@ BEGIN
       WHERE j.id = n.id AND j.status = 'Pending' AND NOT j.controlled FOR UPDATE OF j SKIP LOCKED) p
     LIMIT p_limit
   ), limited AS MATERIALIZED (
-    SELECT p.id, p.subscription_id FROM unnest(v_subs, v_quotas) AS q (sub, quota) CROSS JOIN LATERAL (
+    SELECT p.id, p.subscription_id FROM jsonb_each_text(v_quotas) AS q (sub, quota) CROSS JOIN LATERAL (
       SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
-      WHERE j.status = 'Pending' AND j.controlled AND j.subscription_id = q.sub AND j.operation_id IS NULL
-      ORDER BY j.id LIMIT q.quota FOR UPDATE OF j SKIP LOCKED) p
+      WHERE j.status = 'Pending' AND j.controlled AND j.subscription_id = q.sub::bigint AND j.operation_id IS NULL
+      ORDER BY j.id LIMIT q.quota::int FOR UPDATE OF j SKIP LOCKED) p
   ), operated AS MATERIALIZED (
     -- of each operation its oldest jobs, within the quotas and the slow starts: jobs that one endpoint cannot get now
     -- leave the tokens of the operation to the others
@@ -173,14 +171,14 @@ BEGIN
       SELECT m.id FROM unnest(v_operations, v_operation_tokens) AS q (op, tokens) CROSS JOIN LATERAL (
         SELECT w.id FROM (
           SELECT v.id, row_number() OVER (PARTITION BY u.endpoint ORDER BY v.id) AS e,
-            v_slow_tokens[array_position(v_slow, u.endpoint)] AS slow
+            (v_slow -> u.endpoint)::int AS slow
           FROM (
-            SELECT j.id, j.subscription_id, v_quotas[array_position(v_subs, j.subscription_id)] AS quota,
+            SELECT j.id, j.subscription_id, (v_quotas -> j.subscription_id::text)::int AS quota,
               row_number() OVER (PARTITION BY j.subscription_id ORDER BY j.id) AS n
             FROM public.webhook_delivery_jobs j
-            WHERE j.status = 'Pending' AND j.operation_id = q.op AND j.subscription_id = ANY (v_subs)) v
+            WHERE j.status = 'Pending' AND j.operation_id = q.op AND v_quotas ? j.subscription_id::text) v
           LEFT JOIN LATERAL (SELECT x.endpoint::text FROM public.subscriptions x
-            WHERE v_slow IS NOT NULL AND x.id = v.subscription_id) u ON true
+            WHERE v_slow <> '{}' AND x.id = v.subscription_id) u ON true
           WHERE v.n <= v.quota) w
         WHERE w.e <= COALESCE(w.slow, w.e) ORDER BY w.id LIMIT q.tokens) m
       ORDER BY m.id) o CROSS JOIN LATERAL (
@@ -190,9 +188,9 @@ BEGIN
     -- the jobs of both lists together stay within the quota of their subscription and the slow start of their endpoint
     SELECT b.id, b.subscription_id FROM (
       SELECT a.id, a.subscription_id, row_number() OVER (PARTITION BY a.subscription_id ORDER BY a.id) AS n,
-        v_quotas[array_position(v_subs, a.subscription_id)] AS quota,
+        (v_quotas -> a.subscription_id::text)::int AS quota,
         row_number() OVER (PARTITION BY u.endpoint ORDER BY a.id) AS e,
-        v_slow_tokens[array_position(v_slow, u.endpoint::text)] AS slow
+        (v_slow -> u.endpoint::text)::int AS slow
       FROM (SELECT id, subscription_id FROM limited UNION ALL SELECT id, subscription_id FROM operated) a
       JOIN public.subscriptions u ON u.id = a.subscription_id) b
     WHERE b.n <= b.quota AND b.e <= COALESCE(b.slow, b.e)
@@ -222,7 +220,7 @@ BEGIN
       tokens = greatest(0, public.fn_webhook_tokens(w.tokens, w.refilled_at, w.rate, v_now) - c.n)
     FROM (SELECT u.endpoint::text AS endpoint, count(*) AS n FROM claimed x
       JOIN public.subscriptions u ON u.id = x.subscription_id GROUP BY u.endpoint) c
-    WHERE w.endpoint = c.endpoint AND w.endpoint = ANY (v_slow)
+    WHERE w.endpoint = c.endpoint AND v_slow ? w.endpoint
   ), spent_operation AS (
     UPDATE public.webhook_operation_bucket b SET refilled_at = greatest(NULLIF(b.refilled_at, 'infinity'), v_now),
       tokens = greatest(0, public.fn_webhook_tokens(b.tokens, b.refilled_at,
@@ -245,7 +243,7 @@ BEGIN
         ELSE e.payload::text END END,
     COALESCE(to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), ''),
     u.rate_limit_per_second IS NOT NULL OR c.operation_id IS NOT NULL
-      OR COALESCE(u.endpoint::text = ANY (v_slow), false)
+      OR COALESCE(v_slow ? u.endpoint::text, false)
   FROM claimed c
   JOIN public.webhook_delivery_sagas s ON s.id = c.saga_id
   JOIN public.events e ON e.id = s.event_id
@@ -340,6 +338,7 @@ DECLARE
   v_subs bigint[];
   v_need bigint[];
   v_gone bigint[];
+  v_slow text[]; -- endpoints in slow start that these results count for
 BEGIN
   IF p_results IS NULL OR jsonb_typeof(p_results) <> 'array' OR jsonb_array_length(p_results) > 10000 THEN
     RAISE EXCEPTION 'p_results is no JSON array, or has more than 10000 results: record them in several calls'
@@ -439,9 +438,16 @@ BEGIN
       ON a.sub = t.subscription_id
     WHERE NOT a.fine OR t.consecutive_failures > 0 OR t.last_success_at IS NULL
       OR t.last_success_at < now() - interval '1 second';
+    -- the lock order, before a circuit that closes begins a slow start
+    PERFORM 1 FROM public.webhook_endpoint_state t WHERE t.subscription_id = ANY (v_need)
+      ORDER BY t.subscription_id FOR UPDATE;
+    PERFORM 1 FROM public.webhook_endpoint_suspensions x WHERE x.subscription_id = ANY (v_subs)
+      ORDER BY x.subscription_id FOR UPDATE;
+    IF EXISTS (SELECT FROM public.webhook_slow_start) THEN
+      v_slow := ARRAY(SELECT w.endpoint FROM public.webhook_slow_start w WHERE w.endpoint IN
+        (SELECT u.endpoint FROM public.subscriptions u WHERE u.id = ANY (v_subs)) ORDER BY w.endpoint FOR UPDATE);
+    END IF;
     IF v_need IS NOT NULL THEN
-      PERFORM 1 FROM public.webhook_endpoint_state t WHERE t.subscription_id = ANY (v_need)
-        ORDER BY t.subscription_id FOR UPDATE;
       WITH result AS MATERIALIZED (
         SELECT d.sub, d.n, v_delivered[d.n] AS delivered, v_codes[d.n] AS code,
           max(d.n) FILTER (WHERE v_delivered[d.n]) OVER (PARTITION BY d.sub) AS last_success
@@ -496,13 +502,13 @@ BEGIN
     END IF;
     UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = NULL, probe_until = NULL
     WHERE x.probe_job_id = ANY (SELECT v_ids[d] FROM unnest(v_done) d);
-    IF EXISTS (SELECT FROM public.webhook_slow_start) THEN
+    IF v_slow <> '{}' THEN
       UPDATE public.webhook_slow_start w SET delivered = w.delivered + a.delivered, failed = w.failed + a.failed
       FROM (SELECT u.endpoint::text AS endpoint, count(*) FILTER (WHERE v_delivered[d.n]) AS delivered,
           count(*) FILTER (WHERE NOT v_delivered[d.n]) AS failed
         FROM unnest(v_done, v_subs) AS d (n, sub) JOIN public.subscriptions u ON u.id = d.sub
-        WHERE NOT v_unsent[d.n] GROUP BY u.endpoint ORDER BY u.endpoint) a
-      WHERE w.endpoint = a.endpoint;
+        WHERE NOT v_unsent[d.n] GROUP BY u.endpoint) a
+      WHERE w.endpoint = a.endpoint AND w.endpoint = ANY (v_slow);
     END IF;
   END IF;
 

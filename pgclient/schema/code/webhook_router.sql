@@ -1,5 +1,6 @@
 -- Webhooks: the router turns events into sagas, the orchestrator gives sagas their jobs. Source: R02 §2. Lock order
--- everywhere: jobs, sagas, endpoint state, suspensions; each by id.
+-- everywhere: jobs, sagas, endpoint state, suspensions, slow starts that run; each by id (slow starts by endpoint). New
+-- slow starts come last, by endpoint: a transaction that has begun one waits for no other that runs.
 
 -- v_webhook_gate: the single answer to "may a request be sent to this webhook subscription now":
 -- open | half_open (circuit, one probe) | suspended | unverified | inactive

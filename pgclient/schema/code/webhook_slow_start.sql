@@ -49,9 +49,10 @@ COMMENT ON FUNCTION public.fn_webhook_tokens IS
 
 -- fn_webhook_usual_rates(subscriptions) → the endpoints of these subscriptions (NULL = all) that have waiting
 -- deliveries, with their number. usual_rate: deliveries per second, in those seconds of the last 500 settled attempts
--- of each subscription in which it delivered; 10 if it never did. slow_start: whether a slow start would begin if a
--- blockade ended now. first_minute: the most requests that would be sent in the first minute after that, as far as
--- rates limit them.
+-- of each subscription in which it delivered; 10 if it never did. Of more than 1,000 subscriptions it reads fewer
+-- attempts each (at least 20), because a host that registers must not wait long. slow_start: whether a slow start would
+-- begin if a blockade ended now. first_minute: the most requests that would be sent in the first minute after that, as
+-- far as rates limit them.
 CREATE OR REPLACE FUNCTION public.fn_webhook_usual_rates(p_subscriptions bigint[])
 RETURNS TABLE (endpoint text, waiting bigint, usual_rate double precision, slow_start boolean, first_minute bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -70,16 +71,20 @@ BEGIN
     WHERE p_subscriptions IS NULL OR s.endpoint IN
       (SELECT x.endpoint FROM public.subscriptions x WHERE x.id = ANY (p_subscriptions))
     GROUP BY s.endpoint
+  ), sub AS MATERIALIZED (
+    SELECT s.id, p.endpoint FROM place p JOIN public.subscriptions s ON s.endpoint = p.endpoint
+  ), history AS (
+    SELECT b.endpoint, sum(h.rate)::double precision AS usual FROM sub b CROSS JOIN LATERAL (
+      SELECT count(*)::double precision / NULLIF(count(DISTINCT date_trunc('second', j.finished_at)), 0) AS rate
+      FROM (SELECT x.status, x.finished_at FROM public.webhook_delivery_jobs x
+        WHERE x.subscription_id = b.id AND x.settled_at IS NOT NULL ORDER BY x.id DESC
+        LIMIT (SELECT least(500, greatest(20, 500000 / greatest(count(*), 1))) FROM sub)) j
+      WHERE j.status = 'Completed') h
+    GROUP BY b.endpoint
   ), known AS (
     SELECT p.endpoint, p.n, p.limited, COALESCE(r.usual, 10) AS usual, v_enabled AND p.n > 10 * COALESCE(r.usual, 10)
       AS slow
-    FROM place p CROSS JOIN LATERAL (
-      SELECT sum(h.rate)::double precision AS usual FROM public.subscriptions s CROSS JOIN LATERAL (
-        SELECT count(*)::double precision / NULLIF(count(DISTINCT date_trunc('second', j.finished_at)), 0) AS rate
-        FROM (SELECT x.status, x.finished_at FROM public.webhook_delivery_jobs x
-          WHERE x.subscription_id = s.id AND x.settled_at IS NOT NULL ORDER BY x.id DESC LIMIT 500) j
-        WHERE j.status = 'Completed') h
-      WHERE s.endpoint = p.endpoint) r
+    FROM place p LEFT JOIN history r ON r.endpoint = p.endpoint
   )
   -- six steps of 10 s: 10 × (1 + 2 + 4 + 8 + 16 + 32)
   SELECT k.endpoint, k.n, k.usual, k.slow,
@@ -92,31 +97,44 @@ GRANT EXECUTE ON FUNCTION public.fn_webhook_usual_rates TO :"queue_viewer", :"de
 
 -- fn_webhook_slow_start_begin(subscriptions, why, again): begins a slow start for each endpoint of these subscriptions
 -- (NULL = all) with more waiting deliveries than its usual rate sends in 10 s. again: true = a running slow start
--- begins again, false = it continues. Internal.
+-- begins again, false = it continues. It locks those that run before it inserts new ones: see the lock order in
+-- webhook_router.sql. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_slow_start_begin(p_subscriptions bigint[], p_why text, p_again boolean)
   RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_now timestamptz := clock_timestamp();
+  v_endpoints text[];
+  v_rates double precision[];
+  v_running text[];
 BEGIN
   IF NOT public.fn_cfg_bool('webhook.slow_start.enabled') THEN
     RETURN;
   END IF;
+  SELECT array_agg(u.endpoint), array_agg(u.usual_rate) INTO v_endpoints, v_rates
+  FROM public.fn_webhook_usual_rates(p_subscriptions) u WHERE u.slow_start;
+  IF p_again THEN
+    v_running := ARRAY(SELECT w.endpoint FROM public.webhook_slow_start w
+      WHERE w.endpoint IN (SELECT unnest(v_endpoints)) ORDER BY w.endpoint FOR UPDATE);
+    UPDATE public.webhook_slow_start w SET began_at = v_now, why = p_why, rate = u.rate, step_at = v_now,
+      delivered = 0, failed = 0, tokens = 1, refilled_at = v_now
+    FROM unnest(v_endpoints, v_rates) AS u (endpoint, rate)
+    WHERE w.endpoint = u.endpoint AND w.endpoint IN (SELECT unnest(v_running));
+  END IF;
   INSERT INTO public.webhook_slow_start (endpoint, began_at, why, rate, step_at, refilled_at)
-  SELECT u.endpoint, v_now, p_why, u.usual_rate, v_now, v_now FROM public.fn_webhook_usual_rates(p_subscriptions) u
-  WHERE u.slow_start ORDER BY u.endpoint
-  ON CONFLICT (endpoint) DO UPDATE SET began_at = EXCLUDED.began_at, why = EXCLUDED.why, rate = EXCLUDED.rate,
-    step_at = EXCLUDED.step_at, delivered = 0, failed = 0, tokens = 1, refilled_at = EXCLUDED.refilled_at
-    WHERE p_again;
+  SELECT u.endpoint, v_now, p_why, u.rate, v_now, v_now FROM unnest(v_endpoints, v_rates) AS u (endpoint, rate)
+  ORDER BY u.endpoint
+  ON CONFLICT (endpoint) DO NOTHING;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_slow_start_begin IS
   'Begins the slow start of endpoints whose blockade ended. Internal.';
 
--- fn_webhook_hosts_back(): called before a host that sends webhooks is registered. Begins slow starts if no such host
--- was seen for 60 s. The tick webhook_worker sees that only after two of its intervals, which may be an hour. A slow
--- start that fails does not stop the host. Internal.
+-- fn_webhook_hosts_back(): called before a host that sends webhooks is registered, or records its first heartbeat after
+-- 60 s, as when it could not reach the database. Begins slow starts if no such host was seen for 60 s. The tick
+-- webhook_worker sees that only after two of its intervals, which may be an hour. A slow start that fails, or that
+-- another session has locked for a second, does not stop the host. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_hosts_back() RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
   v_since timestamptz := clock_timestamp() - interval '60 seconds';
 BEGIN
