@@ -39,3 +39,15 @@ func TestJobLeaseStoredBeyondItsBound(t *testing.T) {
 	j.exec("SELECT public.fn_job_claim('w')")
 	require.Equal(t, 86400, get[int](j.core, "SELECT round(extract(epoch FROM max(lease_until) - now()))::int FROM public.job_lease"))
 }
+
+// The same holds for the default of the attempts of a job; what is no number counts as the initial value.
+func TestJobAttemptsStoredBeyondTheirBound(t *testing.T) {
+	c := newCore(t)
+	for value, want := range map[string]int{"0": 1, "7": 7, "1000000": 1000, "4000000000": 20, "many": 20, "": 20} {
+		c.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'queue.retry.max_attempts_default'", value)
+		c.exec("SELECT public.fn_job_enqueue('k', 'iu', 'DOT')")
+		c.exec(`SELECT public.fn_job_enqueue_many('[{"job_kind": "k", "event_domain": "iu", "executor": "DOT"}]')`)
+		require.Equal(t, []int{want, want}, get[[]int](c, "SELECT array_agg(max_attempts::int) FROM public.job_queue"), value)
+		c.exec("SELECT public.fn_job_cancel(array_agg(job_id), 'ann', 'seen', false) FROM public.job_queue")
+	}
+}

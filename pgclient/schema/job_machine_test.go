@@ -203,6 +203,35 @@ func TestJobMixedBatch(t *testing.T) {
 	}
 }
 
+// A lease ends with its last job, however the results of its jobs are divided among calls: a call about one lease, with
+// a job of another; one about several, of which some end; one about more jobs than are compared with each other.
+func TestJobLeaseEndsWithItsLastJob(t *testing.T) {
+	j := newJobs(t)
+	j.jobSubscription("w", "", "", 0, 10_000)
+	leases := func(want ...int) {
+		t.Helper()
+		require.ElementsMatch(t, want, get[[]int](j.core, "SELECT COALESCE(array_agg(live::int), '{}') FROM public.job_lease"))
+		j.balanced()
+	}
+	j.put("k", "iu", 5)
+	a, b := j.take("w", 3), j.take("w", 2)
+	require.Equal(t, "done", j.outcome("ack", a[0]))
+	leases(2, 2)
+	require.Equal(t, "done,lease_lost", j.outcome("ack", a[1], held{Job: b[0].Job, Token: a[1].Token}))
+	leases(1, 2)
+	require.Equal(t, "done", j.outcome("ack", a[2], b[0]))
+	leases(1)
+	require.Equal(t, "done", j.outcome("TIMEOUT!", b[1]))
+	leases()
+
+	j.put("k", "iu", 1003)
+	a, b = j.take("w", 1001), j.take("w", 2)
+	require.Equal(t, "done", j.outcome("ack", append(a[1:], b[0])...))
+	leases(1, 1)
+	require.Equal(t, "done", j.outcome("ack", a[0], b[1]))
+	leases()
+}
+
 func TestJobFailRecordsWhy(t *testing.T) {
 	j := newJobs(t)
 	j.flag("queue.retry.schedule", "100s 200s")

@@ -77,7 +77,7 @@ BEGIN
           AND (SELECT c.relnatts = 6 AND c.relchecks = 0
             AND NOT (c.relhastriggers OR c.relhasrules OR c.relrowsecurity)
             AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid
-              AND (i.indkey::text <> '6' OR i.indisunique OR i.indpred IS NOT NULL))
+              AND (i.indkey[0] <> 6 OR i.indnatts <> 1 OR i.indisunique OR i.indpred IS NOT NULL))
             AND NOT EXISTS (SELECT d.scope, d.k1, d.k2, d.k3, d.n FROM public.queue_counter_recent d WHERE false)
           FROM pg_class c WHERE c.oid = 'public.queue_counter_recent'::regclass),
         r.process_after < v_before,

@@ -41,8 +41,9 @@ CREATE OR REPLACE FUNCTION public.fn_job_terms(p_max_attempts int, OUT free bool
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1ms' AS $$
 BEGIN
   BEGIN -- these subtransactions write nothing
-    SELECT NOT EXISTS (SELECT FROM public.executor_producer), COALESCE(p_max_attempts,
-      (SELECT m.n FROM public.v_dot_config_number m WHERE m.key = 'queue.retry.max_attempts_default'), 20)
+    SELECT NOT EXISTS (SELECT FROM public.executor_producer), COALESCE(p_max_attempts, -- as in fn_job_enqueue
+      (SELECT CASE WHEN c.value ~ '^[0-9]{1,9}$' THEN least(greatest(c.value::int, 1), 1000) END
+      FROM public.dot_config c WHERE c.key = 'queue.retry.max_attempts_default'), 20)
     INTO free, max_attempts;
     RETURN;
   EXCEPTION WHEN OTHERS THEN
@@ -243,9 +244,11 @@ DECLARE
 BEGIN
   -- the executor kind is checked only if some kind is restricted
   BEGIN -- without waiting; the subtransaction writes nothing
-    LOCK TABLE public.executor_producer, public.dot_config, public.dot_config_rule IN ACCESS SHARE MODE NOWAIT;
-    SELECT NOT EXISTS (SELECT FROM public.executor_producer), COALESCE(p_max_attempts, (SELECT m.n
-      FROM public.v_dot_config_number m WHERE m.key = 'queue.retry.max_attempts_default'), 20)
+    LOCK TABLE public.executor_producer, public.dot_config IN ACCESS SHARE MODE NOWAIT;
+    -- inlined v_dot_config_number with the bounds of its rule, whose row need not be looked up
+    SELECT NOT EXISTS (SELECT FROM public.executor_producer), COALESCE(p_max_attempts,
+      (SELECT CASE WHEN c.value ~ '^[0-9]{1,9}$' THEN least(greatest(c.value::int, 1), 1000) END
+      FROM public.dot_config c WHERE c.key = 'queue.retry.max_attempts_default'), 20)
     INTO v_free, v_max;
   EXCEPTION WHEN OTHERS THEN
     SELECT t.free, t.max_attempts INTO v_free, v_max FROM public.fn_job_terms(p_max_attempts) t;
@@ -388,9 +391,10 @@ BEGIN
   END IF;
   -- the executor kinds are checked only if some kind is restricted
   BEGIN -- without waiting; the subtransaction writes nothing
-    LOCK TABLE public.executor_producer, public.dot_config, public.dot_config_rule IN ACCESS SHARE MODE NOWAIT;
-    SELECT NOT EXISTS (SELECT FROM public.executor_producer), COALESCE((SELECT m.n
-      FROM public.v_dot_config_number m WHERE m.key = 'queue.retry.max_attempts_default'), 20)
+    LOCK TABLE public.executor_producer, public.dot_config IN ACCESS SHARE MODE NOWAIT;
+    SELECT NOT EXISTS (SELECT FROM public.executor_producer), COALESCE( -- as in fn_job_enqueue
+      (SELECT CASE WHEN c.value ~ '^[0-9]{1,9}$' THEN least(greatest(c.value::int, 1), 1000) END
+      FROM public.dot_config c WHERE c.key = 'queue.retry.max_attempts_default'), 20)
     INTO v_free, v_max;
   EXCEPTION WHEN OTHERS THEN
     SELECT t.free, t.max_attempts INTO v_free, v_max FROM public.fn_job_terms(NULL::int) t;

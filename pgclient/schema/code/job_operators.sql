@@ -61,18 +61,22 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_ids uuid[];
+  v_token uuid; -- of all jobs, NULL = they have different tokens, or none is given
   v_done uuid[];
   v_freed uuid[];
   v_keyed uuid[];
 BEGIN
   v_ids := p_job_ids;
-  IF p_lease_tokens IS NOT NULL THEN
+  -- usually all are of one claim; then the DELETE compares the token
+  v_token := CASE WHEN p_lease_tokens[1] = ALL (p_lease_tokens) THEN p_lease_tokens[1] END;
+  IF p_lease_tokens IS NOT NULL AND v_token IS NULL THEN
     -- one look-up per job, then only = ANY: see job_claim.sql
     v_ids := ARRAY(SELECT g.id FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
       CROSS JOIN LATERAL (SELECT FROM public.job_queue x WHERE x.job_id = g.id AND x.lease_token = g.token OFFSET 0) x);
   END IF;
   WITH deleted AS (
-    DELETE FROM public.job_queue q WHERE q.job_id = ANY (v_ids) RETURNING q.*
+    DELETE FROM public.job_queue q WHERE q.job_id = ANY (v_ids) AND (v_token IS NULL OR q.lease_token = v_token)
+    RETURNING q.*
   ), archived AS (
     INSERT INTO public.job_history (job_id, job_kind, event_domain, executor, status, ready, priority, process_after,
       enqueued_at, picked_at, finished_at, lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,

@@ -203,6 +203,14 @@ COMMENT ON FUNCTION public.fn_job_bury IS
 CREATE OR REPLACE FUNCTION public.fn_job_lease_less(p_lease_tokens uuid[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  IF cardinality(p_lease_tokens) <= 1000 THEN -- the comparisons are the square of it
+    -- usually these are the last jobs of their leases
+    DELETE FROM public.job_lease l
+    WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = cardinality(array_positions(p_lease_tokens, l.lease_token));
+    IF NOT EXISTS (SELECT FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens)) THEN
+      RETURN;
+    END IF;
+  END IF;
   UPDATE public.job_lease l SET live = l.live - d.n
   FROM (SELECT t, count(*)::int AS n FROM unnest(p_lease_tokens) t GROUP BY 1) d
   WHERE l.lease_token = d.t AND l.lease_token = ANY (p_lease_tokens);
