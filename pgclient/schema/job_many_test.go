@@ -6,6 +6,7 @@ package schema_test
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/pgsession"
+	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
 // crowd registers executors e<from> to e<to> and gives them random job subscriptions: to a kind, a
@@ -107,50 +109,70 @@ func TestJobSnapshotSubscriptionBySubscription(t *testing.T) {
 	}
 }
 
-// planned is a node of a plan that EXPLAIN printed, with its row counts.
+// planned is a node of a plan that EXPLAIN printed, with its row counts and conditions.
 type planned struct {
 	Rows     float64   `json:"Actual Rows"`
 	Loops    float64   `json:"Actual Loops"`
 	Filtered float64   `json:"Rows Removed by Filter"`
 	Unjoined float64   `json:"Rows Removed by Join Filter"`
+	Index    string    `json:"Index Cond"`
+	Filter   string    `json:"Filter"`
+	Join     string    `json:"Join Filter"`
+	Output   []string  `json:"Output"`
 	Plans    []planned `json:"Plans"`
 }
 
-func (p planned) rows() float64 {
-	n := p.Loops * (p.Rows + p.Filtered + p.Unjoined)
+// inList matches a comparison with each value of a list that the plan receives as a parameter.
+var inList = regexp.MustCompile(`(= ANY|<> ALL) \((COALESCE\()?\$`)
+
+// rows returns how many rows the node and those below it returned or discarded. A row that is
+// compared with each value of a list, which has list values, counts once per value; so does each run
+// of an index scan that looks up the values of a list.
+func (p planned) rows(list float64) float64 {
+	lists := func(conditions ...string) float64 {
+		return list * float64(len(inList.FindAllString(strings.Join(conditions, " "), -1)))
+	}
+	rows := p.Loops * (p.Rows + p.Filtered + p.Unjoined)
+	n := rows*(1+lists(p.Filter, p.Join)+lists(p.Output...)) + p.Loops*lists(p.Index)
 	for _, q := range p.Plans {
-		n += q.rows()
+		n += q.rows(list)
 	}
 	return n
 }
 
 // touched returns how many rows the plan nodes of all statements within sql returned or discarded.
-func (j *jobs) touched(sql string) (n float64) {
+func (j *jobs) touched(sql string) float64 {
 	j.t.Helper()
+	return touched(j.t, j.db, sql, 0)
+}
+
+// touched is the work of all statements within sql; see planned.rows.
+func touched(t *testing.T, db *pgtest.DB, sql string, list float64) (n float64) {
+	t.Helper()
 	ctx := context.Background()
-	config, err := pgsession.Parse(j.db.DSN(""))
-	require.NoError(j.t, err)
+	config, err := pgsession.Parse(db.DSN(""))
+	require.NoError(t, err)
 	config.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
 		if _, text, ok := strings.Cut(notice.Message, "plan:"); ok {
 			var statement struct{ Plan planned }
 			if err := json.Unmarshal([]byte(text), &statement); err != nil {
-				j.t.Errorf("no plan: %v in %.200s", err, text)
+				t.Errorf("no plan: %v in %.200s", err, text)
 			}
-			n += statement.Plan.rows()
+			n += statement.Plan.rows(list)
 		}
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
-	require.NoError(j.t, err)
+	require.NoError(t, err)
 	defer conn.Close(ctx)
 	if _, err := conn.Exec(ctx, "LOAD 'auto_explain'"); err != nil {
-		j.t.Skipf("NOT CHECKED: this server has no auto_explain: %v", err)
+		t.Skipf("NOT CHECKED: this server has no auto_explain: %v", err)
 	}
 	for _, sql := range []string{"SET auto_explain.log_format = json", "SET auto_explain.log_nested_statements = on", "SET auto_explain.log_analyze = on",
-		"SET auto_explain.log_timing = off", "SET auto_explain.log_min_duration = 0", "SET client_min_messages = log", sql} {
+		"SET auto_explain.log_timing = off", "SET auto_explain.log_verbose = on", "SET auto_explain.log_min_duration = 0", "SET client_min_messages = log", sql} {
 		_, err := conn.Exec(ctx, sql)
-		require.NoError(j.t, err)
+		require.NoError(t, err)
 	}
-	require.Positive(j.t, n, "the server tells its plans")
+	require.Positive(t, n, "the server tells its plans")
 	return n
 }
 

@@ -3,7 +3,9 @@
 -- The job queue and the leases may be full of dead rows, which an old snapshot keeps, while the statistics of the
 -- planner say that the tables are empty. A join by id could then read all dead rows. Statements therefore find the
 -- jobs or leases of a list by = ANY alone, or look up each row (LATERAL with OFFSET 0, which the planner does not turn
--- into another join). A join by id and = ANY together would take the square of the length of the list.
+-- into another join). A join by id and = ANY together, or a second list that is compared row by row, would take the
+-- square of the length of the list. A second list is therefore hashed: IN (SELECT unnest(…)), within OR, CASE or
+-- IS TRUE, so that it does not become a join. Values that belong to the ids of a list are looked up in a jsonb object.
 -- A leased job is changed only while the row of its lease is locked. Jobs without a lease are locked in the order of
 -- job_id, or skipped.
 

@@ -16,7 +16,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
   SELECT count(*) FILTER (WHERE r.outcome = 'done')
   FROM (SELECT array_agg(j.job_id) AS ids, array_agg(l.lease_token) AS tokens
     FROM public.job_lease l CROSS JOIN LATERAL unnest(l.job_ids) AS j (job_id)
-    WHERE l.lease_owner = p_executor_id AND l.lease_token <> ALL (COALESCE(p_known, '{}'))
+    WHERE l.lease_owner = p_executor_id AND l.lease_token NOT IN (SELECT unnest(p_known))
       AND l.claimed_by = session_user::text || ' '::text || current_setting('application_name')
     HAVING count(*) > 0) x
   CROSS JOIN LATERAL public.fn_job_release(x.ids, x.tokens) r

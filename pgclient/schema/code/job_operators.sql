@@ -130,7 +130,7 @@ BEGIN
     SELECT array_agg(DISTINCT q.lease_token) INTO v_tokens FROM public.job_queue q WHERE q.job_id = ANY (v_ids);
     PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (v_tokens) ORDER BY l.lease_token FOR UPDATE;
     v_locked := ARRAY(SELECT q.job_id FROM public.job_queue q
-      WHERE q.job_id = ANY (v_ids) AND (q.lease_token IS NULL OR q.lease_token = ANY (v_tokens))
+      WHERE q.job_id = ANY (v_ids) AND (q.lease_token IS NULL OR q.lease_token IN (SELECT unnest(v_tokens)))
       ORDER BY q.job_id FOR UPDATE);
   END IF;
   SELECT array_agg(CASE
@@ -180,8 +180,10 @@ DECLARE
 BEGIN
   SELECT array_agg(l.token ORDER BY g.n), array_agg(COALESCE(l.id, g.id) ORDER BY g.n) INTO v_tokens, v_public
   FROM unnest(v_ids) WITH ORDINALITY AS g (id, n)
-  LEFT JOIN (SELECT x.lease_token AS token, left(encode(sha256(uuid_send(x.lease_token)), 'hex'), 32)::uuid AS id
-    FROM public.fn_job_leases() x) l ON g.id IN (l.id, l.token);
+  LEFT JOIN (SELECT x.token, x.id, a.accepted FROM (
+      SELECT y.lease_token AS token, left(encode(sha256(uuid_send(y.lease_token)), 'hex'), 32)::uuid AS id
+      FROM public.fn_job_leases() y) x
+    CROSS JOIN LATERAL (VALUES (x.id), (x.token)) AS a (accepted)) l ON l.accepted = g.id;
   IF NOT v_dry THEN
     PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (v_tokens) ORDER BY l.lease_token FOR UPDATE;
   END IF;

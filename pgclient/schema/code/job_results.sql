@@ -125,6 +125,7 @@ SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   v_ids uuid[];
+  v_freed uuid[];
   v_requeued bigint;
 BEGIN
   PERFORM public.fn_job_lease_lock(p_job_ids, p_lease_tokens);
@@ -135,13 +136,9 @@ BEGIN
     UPDATE public.job_queue q SET status = 'queued', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
       prior_token = q.lease_token, prior_result = 'released', updated_at = now()
     WHERE q.job_id = ANY (v_ids) RETURNING q.prior_token AS token
-  ), freed AS (
-    UPDATE public.job_lease l SET live = l.live - d.n
-    FROM (SELECT token, count(*)::int AS n FROM requeued GROUP BY 1) d
-    WHERE l.lease_token = d.token AND l.lease_token = ANY (p_lease_tokens)
   )
-  SELECT count(*) INTO v_requeued FROM requeued;
-  DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
+  SELECT count(*), array_agg(r.token) INTO v_requeued, v_freed FROM requeued r;
+  PERFORM public.fn_job_lease_less(v_freed);
   RETURN QUERY
   SELECT g.id, CASE WHEN EXISTS (SELECT 1 FROM public.job_queue q
         WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'released' OFFSET 0)
@@ -211,9 +208,11 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  UPDATE public.job_lease l SET live = l.live - d.n
-  FROM (SELECT t, count(*)::int AS n FROM unnest(p_lease_tokens) t GROUP BY 1) d
-  WHERE l.lease_token = d.t AND l.lease_token = ANY (p_lease_tokens);
+  WITH given AS MATERIALIZED ( -- by token: see job_claim.sql
+    SELECT jsonb_object_agg(d.t, d.n) AS of FROM (SELECT t, count(*) AS n FROM unnest(p_lease_tokens) t GROUP BY 1) d
+  )
+  UPDATE public.job_lease l SET live = l.live - (i.of ->> l.lease_token::text)::int
+  FROM given i WHERE l.lease_token = ANY (p_lease_tokens);
   DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
 END $$;
 COMMENT ON FUNCTION public.fn_job_lease_less IS
@@ -393,7 +392,7 @@ BEGIN
       WHERE l.lease_token = ANY (p_lease_tokens)) j
     CROSS JOIN LATERAL (SELECT x.* FROM public.job_queue x
       WHERE x.job_id = j.id AND x.lease_token = j.lease_token OFFSET 0) q
-    WHERE p_only IS NULL OR j.id = ANY (p_only)
+    WHERE p_only IS NULL OR j.id IN (SELECT unnest(p_only))
     ORDER BY q.job_id) x;
   IF p_only IS NOT NULL THEN
     SELECT array_agg(q.lease_token) INTO v_freed FROM public.job_queue q WHERE q.job_id = ANY (v_ids);

@@ -1,0 +1,99 @@
+// Functions that take a list of ids cost as much per entry for a long list as for a short one.
+
+package schema_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+)
+
+// long is how many entries the lists have.
+const long = 8000
+
+// linear requires that sql reads few rows for each entry of its list, not every entry or row of a
+// table for each. The plans are those of later calls in a session, which do not know how long the
+// list is.
+func linear(t *testing.T, db *pgtest.DB, what, sql string) {
+	t.Helper()
+	each := touched(t, db, "SET plan_cache_mode = force_generic_plan; SET statement_timeout = 0; BEGIN; "+sql+"; ROLLBACK", long) / long
+	t.Logf("%s: %.0f rows for each entry", what, each)
+	assert.Less(t, each, 1000.0, what)
+}
+
+// listed gives the columns of the table listed as lists.
+func listed(columns ...string) string {
+	for i, c := range columns {
+		columns[i] = "(SELECT array_agg(" + c + " ORDER BY n) FROM public.listed)"
+	}
+	return strings.Join(columns, ", ")
+}
+
+// Each job has a lease of its own.
+func TestLongListsOfJobs(t *testing.T) {
+	j := newJobs(t)
+	j.flag("queue.dlq.replay_enabled", "true")
+	sub := j.jobSubscription("w", "", "", 0, 10000)
+	j.exec(`SELECT public.fn_job_enqueue_many((SELECT jsonb_agg(jsonb_build_object('job_kind', 'k', 'event_domain', 'iu', 'executor', 'external_worker',
+		'max_attempts', 1, 'idempotency_key', 'key ' || i)) FROM generate_series(1, 8000) i))`)
+	j.take("w", 10000)
+	j.exec("CREATE TABLE public.listed AS SELECT row_number() OVER (ORDER BY md5(job_id::text)) AS n, job_id AS id, gen_random_uuid() AS token, updated_at AS seen FROM public.job_queue")
+	j.unguarded(`DELETE FROM public.job_lease; UPDATE public.job_queue q SET lease_token = l.token FROM public.listed l WHERE l.id = q.job_id;
+		INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live, claimed_by)
+		SELECT l.token, 'w', '` + sub + `', now() + interval '1 hour', ARRAY[l.id], 1, NULL FROM public.listed l`)
+	j.exec("VACUUM ANALYZE")
+	both := listed("id", "token")
+	const letters = "ARRAY(SELECT dead_letter_id FROM public.job_dead_letter)"
+	const mine = "UPDATE public.job_lease SET claimed_by = session_user::text || ' '::text || current_setting('application_name'); "
+	const expired = "UPDATE public.job_lease SET lease_until = now() - interval '1 hour'; "
+	fail := func(permanent string) string {
+		return "SELECT count(*) FROM public.fn_job_fail(" + both + ", array_fill('X'::text, ARRAY[8000]), array_fill('failed'::text, ARRAY[8000]), array_fill(" + permanent + ", ARRAY[8000]))"
+	}
+	for _, call := range []struct{ what, sql string }{
+		{"start", "SELECT count(*) FROM public.fn_job_start(" + both + ")"},
+		{"renew", "SELECT count(*) FROM public.fn_job_renew(" + both + ")"},
+		{"ack", "SELECT count(*) FROM public.fn_job_ack(" + both + ")"},
+		{"release", "SELECT count(*) FROM public.fn_job_release(" + both + ")"},
+		{"fail", fail("false")},
+		{"fail for good", fail("true")},
+		{"fail and retry", "SET LOCAL session_replication_role = replica; UPDATE public.job_queue SET max_attempts = 3; SET LOCAL session_replication_role = origin; " + fail("false")},
+		{"lost claim", mine + "SELECT public.fn_job_claim_lost('w', '{}')"},
+		{"known claims", mine + "SELECT public.fn_job_claim_lost('w', " + listed("token") + ")"},
+		{"cancel", "SELECT public.fn_job_cancel(" + listed("id") + ", 'ann', 'x')"},
+		{"cancel seen", "SELECT public.fn_job_cancel_seen(" + listed("id", "seen") + ", 'ann', 'x')"},
+		{"release leases", expired + "SELECT public.fn_job_lease_release(ARRAY(SELECT left(encode(sha256(uuid_send(token)), 'hex'), 32)::uuid FROM public.listed), 'ann', 'x')"},
+		{"release leases by token", expired + "SELECT public.fn_job_lease_release(" + listed("token") + ", 'ann', 'x')"},
+		{"reap", expired + "SELECT public.fn_job_reap_expired(8000)"},
+		{"reap in parts", expired + "SELECT public.fn_step_job_reap(8000, " + listed("id::text") + ", '{}')"},
+		{"dead letters", "SELECT 1; " + fail("false") + "; SELECT public.fn_job_dead_letter_resolve(" + letters + ", 'abandoned', 'x', 'ann'); " +
+			"SELECT public.fn_job_dead_letter_reopen(" + letters + ", 'ann', 'x'); SELECT public.fn_job_dead_letter_replay(" + letters + ", 'ann', 'x'); " +
+			"SELECT public.fn_job_dead_letter_replay_undo(" + letters + ", 'ann', 'x')"},
+	} {
+		if again, of, whole := strings.Cut(call.sql, "SELECT count(*)"); whole && again == "" {
+			call.sql += "; SELECT count(*)" + of // a repeated result is looked up in other ways
+		}
+		linear(t, j.db, call.what, call.sql)
+	}
+}
+
+func TestLongListsOfEvents(t *testing.T) {
+	c := newRoutes(t)
+	j := &jobs{core: c}
+	j.flag("queue.dlq.replay_enabled", "true")
+	c.exec("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, i::text) FROM generate_series(1, 8000) i")
+	c.exec("CREATE TABLE public.listed AS SELECT row_number() OVER (ORDER BY md5(id::text)) AS n, id, gen_random_uuid() AS letter FROM public.event_outbox")
+	j.unguarded(`INSERT INTO public.iu_route_dead_letter (dead_letter_id, event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
+			SELECT l.letter, e.id, to_jsonb(e), l.letter, 'X', 'x', e.event_domain, 'iu_outbound_default' FROM public.listed l JOIN public.event_outbox e ON e.id = l.id;
+		INSERT INTO public.iu_notification_pending (id, unit_id, canonical_address, actor_ref, ref_id, created_at, failed_at, failure)
+			SELECT id, id, 'a', 'user:ann', id, now(), now(), 'x' FROM public.listed;
+		INSERT INTO public.queue_quarantine (step, target, code, error, next_try_at) SELECT 'event_route', id, 'XX000', 'x', now() FROM public.listed`)
+	c.exec("VACUUM ANALYZE")
+	letters := listed("letter")
+	linear(t, c.db, "replay", "SELECT public.fn_iu_route_dead_letter_replay("+letters+", 'ann', 'x')")
+	linear(t, c.db, "resolve", "SELECT public.fn_iu_route_dead_letter_resolve("+letters+", 'abandoned', 'x', 'ann'); SELECT public.fn_iu_route_dead_letter_reopen("+letters+", 'ann', 'x')")
+	linear(t, c.db, "notifications", "SELECT public.fn_iu_notification_requeue("+listed("id")+", 'ann', 'x')")
+	linear(t, c.db, "quarantine", "SELECT public.fn_queue_quarantine_retry(ARRAY(SELECT quarantine_id FROM public.queue_quarantine ORDER BY 1), 'ann', 'x')")
+}
