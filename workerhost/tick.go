@@ -164,7 +164,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 			case looked: // the next look shows whether that tick was enough
 				looks.Reset(retryLeaseHeld + rand.N(lookSpread))
 			default: // the tick that holds the lease may have checked before the new row was visible
-				asWake, next = true, min(next, retryLeaseHeld)
+				asWake, afterQuick, next = true, follows, min(next, retryLeaseHeld)
 			}
 			if res.Quick && needsFullRun(follows || looked, res) {
 				asWake, afterQuick, next = true, true, min(next, fullRunAfter)
