@@ -67,8 +67,9 @@ func densest(all []time.Time, within time.Duration) int {
 }
 
 // A bulk operation runs at 20 requests a second with three hosts, one of which is killed; its
-// endpoint is suspended, then fails and recovers. In any 5 s the endpoint gets at most 1.2 × 5 ×
-// 20 + 1 requests, including retries, and all deliveries arrive.
+// endpoint is suspended, then fails and recovers, first without a circuit, so that retries come beside
+// the first attempts. In any 5 s the endpoint gets at most 1.2 × 5 × 20 + 1 requests, including
+// retries, and all deliveries arrive.
 func TestRateHoldsAtTheReceiver(t *testing.T) {
 	t.Parallel()
 	deadLetters, spells, spell := 120, 1, 2*time.Second
@@ -77,7 +78,7 @@ func TestRateHoldsAtTheReceiver(t *testing.T) {
 	}
 	const rate = 20
 	w := newWorld(t, "queue.tick.webhook_worker.interval_seconds", "1", "webhook.retry_schedule", "1s 2s 5s", "webhook.max_attempts", "1000",
-		"webhook.circuit_failures", "5", "webhook.circuit_open_seconds", "1", "webhook.circuit_max_seconds", "2")
+		"webhook.circuit_open_seconds", "1", "webhook.circuit_max_seconds", "2")
 	var bad atomic.Bool
 	r := receive(t, func(rw http.ResponseWriter, _ *http.Request) {
 		if bad.Load() {
@@ -96,7 +97,12 @@ func TestRateHoldsAtTheReceiver(t *testing.T) {
 	w.becomes(3, "SELECT count(*)::int FROM public.queue_host")
 	require.Zero(t, r.count())
 	began := time.Now()
+	bad.Store(true)
 	w.exec("SELECT public.fn_endpoint_resume($1::bigint, 'ann', 'r')", sub)
+	eventually(t, func() bool { return r.count() > 0 }, "nothing comes")
+	time.Sleep(6 * time.Second) // the receiver fails for this long
+	bad.Store(false)
+	w.set("webhook.circuit_failures", "5")
 
 	for i := range spells {
 		want := deadLetters * (i + 1) / (spells + 2)
