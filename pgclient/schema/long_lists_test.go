@@ -79,6 +79,48 @@ func TestLongListsOfJobs(t *testing.T) {
 	}
 }
 
+// Each delivery is the probe of a subscription of its own.
+func TestLongListsOfDeliveries(t *testing.T) {
+	h := newHooks(t)
+	h.flag("queue.dlq.replay_enabled", "true")
+	h.flag("webhook.slow_start.enabled", "false")
+	h.exec("INSERT INTO public.subscriptions (event_type, callback_url, verified) SELECT 'order', 'http://h' || i || '.test/hook', true FROM generate_series(1, 8000) i")
+	h.emit("order", 1)
+	h.route()
+	h.call("public.fn_saga_orchestrator_run(10000)")
+	h.exec("CREATE TABLE public.listed AS SELECT row_number() OVER (ORDER BY md5(id::text)) AS n, id, gen_random_uuid() AS token, saga_id, subscription_id, 0::bigint AS letter FROM public.webhook_delivery_jobs")
+	j := &jobs{core: &core{t: t, db: h.db, root: h.root}}
+	j.unguarded(`UPDATE public.webhook_delivery_jobs j SET status = 'Leased', lease_token = l.token, lease_until = now() + interval '1 hour', worker_id = 'test', started_at = now()
+			FROM public.listed l WHERE l.id = j.id;
+		INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by, note, probe_job_id, probe_until)
+			SELECT subscription_id, 'circuit', now() + interval '1 hour', 'test', 'x', id, now() + interval '1 hour' FROM public.listed`)
+	h.exec("VACUUM ANALYZE")
+	both := listed("id", "token")
+	report := `SELECT count(*) FROM public.fn_webhook_job_report((SELECT jsonb_agg(jsonb_build_object('job_id', id, 'lease_token', token, 'delivered', n % 2 = 0,
+		'status', CASE WHEN n % 2 = 0 THEN 204 END, 'code', CASE WHEN n % 2 = 0 THEN '' ELSE 'HTTP_410' END)) FROM public.listed))`
+	const known = "INSERT INTO public.queue_host (host_id, instance, last_seen_at, loops, db_role) SELECT 'h', '11111111-1111-4111-8111-111111111111', now(), '{webhook_worker}', session_user; " +
+		"SET LOCAL session_replication_role = replica; UPDATE public.webhook_delivery_jobs SET worker_id = 'h/11111111'; SET LOCAL session_replication_role = origin; "
+	const expired = "SET LOCAL session_replication_role = replica; UPDATE public.webhook_delivery_jobs SET lease_until = now() - interval '1 hour'; SET LOCAL session_replication_role = origin; "
+	for _, call := range []struct{ what, sql string }{
+		{"renew", "SELECT count(*) FROM public.fn_webhook_job_renew(" + both + ")"},
+		{"release", "SELECT count(*) FROM public.fn_webhook_job_release(" + both + "); SELECT count(*) FROM public.fn_webhook_job_release(" + both + ")"},
+		{"report", report + "; " + report},
+		{"lost claim", known + "SELECT public.fn_webhook_claim_lost('h/11111111', '{}')"},
+		{"known claims", known + "SELECT public.fn_webhook_claim_lost('h/11111111', " + listed("token") + ")"},
+		{"release leases", expired + `SELECT public.fn_webhook_lease_release(` + listed("id") + `, 'ann', 'x')`},
+	} {
+		linear(t, h.db, call.what, call.sql)
+	}
+
+	j.unguarded(`DELETE FROM public.webhook_delivery_jobs; DELETE FROM public.webhook_endpoint_suspensions; UPDATE public.webhook_delivery_sagas SET status = 'DeadLettered', final_error_code = 'X';
+		INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot) SELECT id, event_id, subscription_id, 'X', '{}' FROM public.webhook_delivery_sagas;
+		UPDATE public.listed l SET letter = d.id FROM public.dead_letters d WHERE d.saga_id = l.saga_id`)
+	h.exec("VACUUM ANALYZE")
+	letters := listed("letter")
+	linear(t, h.db, "requeue", "SELECT public.fn_dead_letter_requeue("+letters+", 'ann', 'x')")
+	linear(t, h.db, "resolve", "SELECT public.fn_dead_letter_resolve("+letters+", 'abandoned', 'x', 'ann'); SELECT public.fn_dead_letter_reopen("+letters+", 'ann', 'x')")
+}
+
 func TestLongListsOfEvents(t *testing.T) {
 	c := newRoutes(t)
 	j := &jobs{core: c}

@@ -13,7 +13,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_s
   SELECT count(*) FILTER (WHERE r.outcome = 'done')
   FROM (SELECT array_agg(j.id) AS ids, array_agg(j.lease_token) AS tokens
     FROM public.webhook_delivery_jobs j
-    WHERE j.status = 'Leased' AND j.worker_id = p_worker_id AND j.lease_token <> ALL (COALESCE(p_known, '{}'))
+    WHERE j.status = 'Leased' AND j.worker_id = p_worker_id AND j.lease_token NOT IN (SELECT unnest(p_known))
       AND EXISTS (SELECT FROM public.queue_host q WHERE q.db_role = session_user
         AND q.host_id || '/'::text || left(q.instance::text, 8) = p_worker_id)
     HAVING count(*) > 0) x

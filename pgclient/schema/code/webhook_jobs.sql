@@ -451,7 +451,7 @@ BEGIN
       WITH result AS MATERIALIZED (
         SELECT d.sub, d.n, v_delivered[d.n] AS delivered, v_codes[d.n] AS code,
           max(d.n) FILTER (WHERE v_delivered[d.n]) OVER (PARTITION BY d.sub) AS last_success
-        FROM unnest(v_done, v_subs) AS d (n, sub) WHERE d.sub = ANY (v_need)
+        FROM unnest(v_done, v_subs) AS d (n, sub) WHERE (d.sub IN (SELECT unnest(v_need))) IS TRUE
           AND NOT v_unsent[d.n]
       ), summary AS (
         SELECT sub, bool_or(delivered) AS any_success, bool_or(NOT delivered) AS any_failure,
@@ -501,7 +501,7 @@ BEGIN
       END IF;
     END IF;
     UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = NULL, probe_until = NULL
-    WHERE x.probe_job_id = ANY (SELECT v_ids[d] FROM unnest(v_done) d);
+    WHERE (x.probe_job_id IN (SELECT v_ids[d] FROM unnest(v_done) d)) IS TRUE;
     IF v_slow <> '{}' THEN
       UPDATE public.webhook_slow_start w SET delivered = w.delivered + a.delivered, failed = w.failed + a.failed
       FROM (SELECT u.endpoint::text AS endpoint, count(*) FILTER (WHERE v_delivered[d.n]) AS delivered,
@@ -513,8 +513,8 @@ BEGIN
   END IF;
 
   RETURN QUERY
-  SELECT i.id, CASE WHEN i.n = ANY (v_done) THEN 'done' WHEN i.n = ANY (v_same) THEN 'repeated'
-    ELSE 'lease_lost' END
+  SELECT i.id, CASE WHEN i.n IN (SELECT unnest(v_done)) THEN 'done'
+    WHEN i.n IN (SELECT unnest(v_same)) THEN 'repeated' ELSE 'lease_lost' END
   FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) ORDER BY i.n;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_job_report IS
@@ -534,32 +534,27 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 #variable_conflict use_column
 DECLARE
   v_until timestamptz := now() + make_interval(secs => public.fn_cfg_int('webhook.lease_seconds', 60));
-  v_free bigint[];
+  v_held bigint[];
   v_suspended bigint[];
-  v_done bigint[];
 BEGIN
   IF p_job_ids IS NULL OR p_lease_tokens IS NULL OR cardinality(p_job_ids) <> cardinality(p_lease_tokens) THEN
     RAISE EXCEPTION 'p_job_ids and p_lease_tokens must have the same length, not % and %',
       COALESCE(cardinality(p_job_ids), 0), COALESCE(cardinality(p_lease_tokens), 0) USING ERRCODE = '22023';
   END IF;
-  SELECT array_agg(x.id) INTO v_free FROM (SELECT j.id FROM public.webhook_delivery_jobs j
-    WHERE j.id = ANY (p_job_ids) ORDER BY j.id FOR UPDATE SKIP LOCKED) x;
+  -- found by id alone, for OFFSET 0: see job_claim.sql
+  v_held := ARRAY(SELECT h.id FROM (
+    SELECT x.id, x.lease_token FROM (SELECT j.id, j.lease_token, j.status FROM public.webhook_delivery_jobs j
+      WHERE j.id = ANY (p_job_ids) ORDER BY j.id OFFSET 0 FOR UPDATE SKIP LOCKED) x WHERE x.status = 'Leased'
+    INTERSECT SELECT i.id, i.token FROM unnest(p_job_ids, p_lease_tokens) AS i (id, token)) h);
   SELECT array_agg(x.subscription_id) INTO v_suspended FROM (SELECT s.subscription_id
-    FROM public.webhook_endpoint_suspensions s WHERE s.probe_job_id = ANY (v_free)
+    FROM public.webhook_endpoint_suspensions s WHERE (s.probe_job_id IN (SELECT unnest(v_held))) IS TRUE
     ORDER BY s.subscription_id FOR UPDATE SKIP LOCKED) x;
-  WITH held AS (
-    UPDATE public.webhook_delivery_jobs j SET lease_until = v_until
-    FROM unnest(p_job_ids, p_lease_tokens) AS i (id, token)
-    WHERE j.id = i.id AND j.id = ANY (v_free) AND j.status = 'Leased' AND j.lease_token = i.token RETURNING j.id
-  ), probes AS (
-    UPDATE public.webhook_endpoint_suspensions x SET probe_until = v_until
-    FROM held h WHERE x.probe_job_id = h.id AND x.subscription_id = ANY (v_suspended)
-  )
-  SELECT array_agg(h.id) INTO v_done FROM held h;
+  UPDATE public.webhook_delivery_jobs j SET lease_until = v_until WHERE j.id = ANY (v_held);
+  UPDATE public.webhook_endpoint_suspensions x SET probe_until = v_until WHERE x.subscription_id = ANY (v_suspended);
   RETURN QUERY
-  SELECT i.id, CASE WHEN i.id = ANY (v_done) THEN 'done' ELSE 'lease_lost' END
+  SELECT i.id, CASE WHEN i.id IN (SELECT unnest(v_held)) THEN 'done' ELSE 'lease_lost' END
   FROM unnest(p_job_ids, p_lease_tokens) WITH ORDINALITY AS i (id, token, n)
-  WHERE i.id = ANY (v_free) OR NOT EXISTS (SELECT FROM public.webhook_delivery_jobs j
+  WHERE i.id IN (SELECT unnest(v_held)) OR NOT EXISTS (SELECT FROM public.webhook_delivery_jobs j
     WHERE j.id = i.id AND j.status = 'Leased' AND j.lease_token = i.token)
   ORDER BY i.n;
 END $$;
@@ -575,36 +570,32 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
   SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-  v_free bigint[];
+  v_held bigint[];
   v_suspended bigint[];
-  v_done bigint[];
 BEGIN
   IF p_job_ids IS NULL OR p_lease_tokens IS NULL OR cardinality(p_job_ids) <> cardinality(p_lease_tokens) THEN
     RAISE EXCEPTION 'p_job_ids and p_lease_tokens must have the same length, not % and %',
       COALESCE(cardinality(p_job_ids), 0), COALESCE(cardinality(p_lease_tokens), 0) USING ERRCODE = '22023';
   END IF;
-  SELECT array_agg(x.id) INTO v_free FROM (SELECT j.id FROM public.webhook_delivery_jobs j
-    WHERE j.id = ANY (p_job_ids) ORDER BY j.id FOR UPDATE SKIP LOCKED) x;
+  -- found by id alone, for OFFSET 0: see job_claim.sql
+  v_held := ARRAY(SELECT h.id FROM (
+    SELECT x.id, x.lease_token FROM (SELECT j.id, j.lease_token, j.status FROM public.webhook_delivery_jobs j
+      WHERE j.id = ANY (p_job_ids) ORDER BY j.id OFFSET 0 FOR UPDATE SKIP LOCKED) x WHERE x.status = 'Leased'
+    INTERSECT SELECT i.id, i.token FROM unnest(p_job_ids, p_lease_tokens) AS i (id, token)) h);
   SELECT array_agg(x.subscription_id) INTO v_suspended FROM (SELECT s.subscription_id
-    FROM public.webhook_endpoint_suspensions s WHERE s.probe_job_id = ANY (v_free)
+    FROM public.webhook_endpoint_suspensions s WHERE (s.probe_job_id IN (SELECT unnest(v_held))) IS TRUE
     ORDER BY s.subscription_id FOR UPDATE SKIP LOCKED) x;
-  SELECT array_agg(f.id) INTO v_free FROM unnest(v_free) AS f (id)
-  WHERE NOT EXISTS (SELECT FROM public.webhook_endpoint_suspensions s
-    WHERE s.probe_job_id = f.id AND s.subscription_id <> ALL (COALESCE(v_suspended, '{}')));
-  WITH freed AS (
-    UPDATE public.webhook_delivery_jobs j SET status = 'Pending', lease_until = NULL, lease_token = NULL,
-      worker_id = NULL, started_at = NULL
-    FROM unnest(p_job_ids, p_lease_tokens) AS i (id, token)
-    WHERE j.id = i.id AND j.id = ANY (v_free) AND j.status = 'Leased' AND j.lease_token = i.token RETURNING j.id
-  ), probes AS (
-    UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = NULL, probe_until = NULL
-    FROM freed f WHERE x.probe_job_id = f.id
-  )
-  SELECT array_agg(f.id) INTO v_done FROM freed f;
+  v_held := ARRAY(SELECT unnest(v_held) EXCEPT SELECT s.probe_job_id FROM public.webhook_endpoint_suspensions s
+    WHERE s.subscription_id NOT IN (SELECT unnest(v_suspended)));
+  UPDATE public.webhook_delivery_jobs j SET status = 'Pending', lease_until = NULL, lease_token = NULL,
+    worker_id = NULL, started_at = NULL
+  WHERE j.id = ANY (v_held);
+  UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = NULL, probe_until = NULL
+  WHERE x.subscription_id = ANY (v_suspended);
   RETURN QUERY
-  SELECT i.id, CASE WHEN i.id = ANY (v_done) THEN 'done' ELSE 'lease_lost' END
+  SELECT i.id, CASE WHEN i.id IN (SELECT unnest(v_held)) THEN 'done' ELSE 'lease_lost' END
   FROM unnest(p_job_ids, p_lease_tokens) WITH ORDINALITY AS i (id, token, n)
-  WHERE i.id = ANY (v_free) OR NOT EXISTS (SELECT FROM public.webhook_delivery_jobs j
+  WHERE i.id IN (SELECT unnest(v_held)) OR NOT EXISTS (SELECT FROM public.webhook_delivery_jobs j
     WHERE j.id = i.id AND j.status = 'Leased' AND j.lease_token = i.token)
   ORDER BY i.n;
 END $$;
@@ -628,8 +619,10 @@ DECLARE
   v_failed bigint;
   v_log jsonb;
 BEGIN
-  WITH held AS MATERIALIZED (
-    SELECT j.id, j.lease_until, j.worker_id FROM public.webhook_delivery_jobs j WHERE j.id = ANY (p_ids)
+  WITH held AS MATERIALIZED ( -- by id: see job_claim.sql
+    SELECT array_agg(j.id) AS ids, jsonb_object_agg(j.id, jsonb_build_array(j.lease_until, j.worker_id)) AS of
+    FROM (SELECT x.* FROM public.webhook_delivery_jobs x WHERE x.id = ANY (p_ids) OFFSET 0) j
+    WHERE j.status = 'Leased' AND j.lease_until < now()
   ), taken AS (
     UPDATE public.webhook_delivery_jobs j SET
       status = CASE WHEN j.lease_resets >= 2 THEN 'Failed' ELSE 'Pending' END::public.webhook_job_status,
@@ -640,17 +633,17 @@ BEGIN
       lease_until = CASE WHEN j.lease_resets >= 2 THEN j.lease_until END,
       worker_id = CASE WHEN j.lease_resets >= 2 THEN j.worker_id END,
       started_at = CASE WHEN j.lease_resets >= 2 THEN j.started_at END
-    WHERE j.id = ANY (p_ids) AND j.status = 'Leased' AND j.lease_until < now()
+    WHERE j.id = ANY (ARRAY(SELECT unnest(h.ids) FROM held h))
     RETURNING j.id, j.saga_id, j.error_code, j.status = 'Failed' AS over
   ), probes AS (
     UPDATE public.webhook_endpoint_suspensions x SET probe_job_id = NULL, probe_until = NULL
-    FROM taken t WHERE x.probe_job_id = t.id
+    WHERE (x.probe_job_id IN (SELECT t.id FROM taken t)) IS TRUE
   )
   SELECT count(*) FILTER (WHERE NOT t.over), count(*) FILTER (WHERE t.over), jsonb_agg(jsonb_build_object(
     'outcome', CASE WHEN t.over THEN 'failed' ELSE 'reset' END, 'saga_id', t.saga_id,
-    'job_id', t.id, 'error_code', t.error_code, 'lease_expiration', h.lease_until, 'worker_id', h.worker_id)
-    ORDER BY t.id)
-  INTO v_reset, v_failed, v_log FROM taken t JOIN held h ON h.id = t.id;
+    'job_id', t.id, 'error_code', t.error_code, 'lease_expiration', h.of -> t.id::text -> 0,
+    'worker_id', h.of -> t.id::text -> 1) ORDER BY t.id)
+  INTO v_reset, v_failed, v_log FROM held h CROSS JOIN taken t;
   RETURN jsonb_build_object('reset', v_reset, 'failed', v_failed)
     || CASE WHEN v_log IS NULL THEN '{}'::jsonb ELSE jsonb_build_object('log', v_log) END;
 END $$;
