@@ -32,7 +32,7 @@ func listed(columns ...string) string {
 	return strings.Join(columns, ", ")
 }
 
-// Each job has a lease of its own.
+// Each job has its own lease.
 func TestLongListsOfJobs(t *testing.T) {
 	j := newJobs(t)
 	j.flag("queue.dlq.replay_enabled", "true")
@@ -46,7 +46,7 @@ func TestLongListsOfJobs(t *testing.T) {
 		SELECT l.token, 'w', '` + sub + `', now() + interval '1 hour', ARRAY[l.id], 1, NULL FROM public.listed l`)
 	j.exec("VACUUM ANALYZE")
 	both := listed("id", "token")
-	const letters = "ARRAY(SELECT dead_letter_id FROM public.job_dead_letter)"
+	const deadLetters = "ARRAY(SELECT dead_letter_id FROM public.job_dead_letter)"
 	const mine = "UPDATE public.job_lease SET claimed_by = session_user::text || ' '::text || current_setting('application_name'); "
 	const expired = "UPDATE public.job_lease SET lease_until = now() - interval '1 hour'; "
 	fail := func(permanent string) string {
@@ -68,9 +68,9 @@ func TestLongListsOfJobs(t *testing.T) {
 		{"release leases by token", expired + "SELECT public.fn_job_lease_release(" + listed("token") + ", 'ann', 'x')"},
 		{"reap", expired + "SELECT public.fn_job_reap_expired(8000)"},
 		{"reap in parts", expired + "SELECT public.fn_step_job_reap(8000, " + listed("id::text") + ", '{}')"},
-		{"dead letters", "SELECT 1; " + fail("false") + "; SELECT public.fn_job_dead_letter_resolve(" + letters + ", 'abandoned', 'x', 'ann'); " +
-			"SELECT public.fn_job_dead_letter_reopen(" + letters + ", 'ann', 'x'); SELECT public.fn_job_dead_letter_replay(" + letters + ", 'ann', 'x'); " +
-			"SELECT public.fn_job_dead_letter_replay_undo(" + letters + ", 'ann', 'x')"},
+		{"dead letters", "SELECT 1; " + fail("false") + "; SELECT public.fn_job_dead_letter_resolve(" + deadLetters + ", 'abandoned', 'x', 'ann'); " +
+			"SELECT public.fn_job_dead_letter_reopen(" + deadLetters + ", 'ann', 'x'); SELECT public.fn_job_dead_letter_replay(" + deadLetters + ", 'ann', 'x'); " +
+			"SELECT public.fn_job_dead_letter_replay_undo(" + deadLetters + ", 'ann', 'x')"},
 	} {
 		if again, of, whole := strings.Cut(call.sql, "SELECT count(*)"); whole && again == "" {
 			call.sql += "; SELECT count(*)" + of // a repeated result is looked up in other ways
@@ -79,7 +79,7 @@ func TestLongListsOfJobs(t *testing.T) {
 	}
 }
 
-// Each delivery is the probe of a subscription of its own.
+// Each delivery is the probe of another subscription.
 func TestLongListsOfDeliveries(t *testing.T) {
 	h := newHooks(t)
 	h.flag("queue.dlq.replay_enabled", "true")
@@ -88,7 +88,7 @@ func TestLongListsOfDeliveries(t *testing.T) {
 	h.emit("order", 1)
 	h.route()
 	h.call("public.fn_saga_orchestrator_run(10000)")
-	h.exec("CREATE TABLE public.listed AS SELECT row_number() OVER (ORDER BY md5(id::text)) AS n, id, gen_random_uuid() AS token, saga_id, subscription_id, 0::bigint AS letter FROM public.webhook_delivery_jobs")
+	h.exec("CREATE TABLE public.listed AS SELECT row_number() OVER (ORDER BY md5(id::text)) AS n, id, gen_random_uuid() AS token, saga_id, subscription_id, 0::bigint AS dead_letter FROM public.webhook_delivery_jobs")
 	j := &jobs{core: &core{t: t, db: h.db, root: h.root}}
 	j.unguarded(`UPDATE public.webhook_delivery_jobs j SET status = 'Leased', lease_token = l.token, lease_until = now() + interval '1 hour', worker_id = 'test', started_at = now()
 			FROM public.listed l WHERE l.id = j.id;
@@ -114,11 +114,11 @@ func TestLongListsOfDeliveries(t *testing.T) {
 
 	j.unguarded(`DELETE FROM public.webhook_delivery_jobs; DELETE FROM public.webhook_endpoint_suspensions; UPDATE public.webhook_delivery_sagas SET status = 'DeadLettered', final_error_code = 'X';
 		INSERT INTO public.dead_letters (saga_id, event_id, subscription_id, final_error_code, payload_snapshot) SELECT id, event_id, subscription_id, 'X', '{}' FROM public.webhook_delivery_sagas;
-		UPDATE public.listed l SET letter = d.id FROM public.dead_letters d WHERE d.saga_id = l.saga_id`)
+		UPDATE public.listed l SET dead_letter = d.id FROM public.dead_letters d WHERE d.saga_id = l.saga_id`)
 	h.exec("VACUUM ANALYZE")
-	letters := listed("letter")
-	linear(t, h.db, "requeue", "SELECT public.fn_dead_letter_requeue("+letters+", 'ann', 'x')")
-	linear(t, h.db, "resolve", "SELECT public.fn_dead_letter_resolve("+letters+", 'abandoned', 'x', 'ann'); SELECT public.fn_dead_letter_reopen("+letters+", 'ann', 'x')")
+	deadLetters := listed("dead_letter")
+	linear(t, h.db, "requeue", "SELECT public.fn_dead_letter_requeue("+deadLetters+", 'ann', 'x')")
+	linear(t, h.db, "resolve", "SELECT public.fn_dead_letter_resolve("+deadLetters+", 'abandoned', 'x', 'ann'); SELECT public.fn_dead_letter_reopen("+deadLetters+", 'ann', 'x')")
 }
 
 func TestLongListsOfEvents(t *testing.T) {
@@ -126,16 +126,16 @@ func TestLongListsOfEvents(t *testing.T) {
 	j := &jobs{core: c}
 	j.flag("queue.dlq.replay_enabled", "true")
 	c.exec("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, i::text) FROM generate_series(1, 8000) i")
-	c.exec("CREATE TABLE public.listed AS SELECT row_number() OVER (ORDER BY md5(id::text)) AS n, id, gen_random_uuid() AS letter FROM public.event_outbox")
+	c.exec("CREATE TABLE public.listed AS SELECT row_number() OVER (ORDER BY md5(id::text)) AS n, id, gen_random_uuid() AS dead_letter FROM public.event_outbox")
 	j.unguarded(`INSERT INTO public.iu_route_dead_letter (dead_letter_id, event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
-			SELECT l.letter, e.id, to_jsonb(e), l.letter, 'X', 'x', e.event_domain, 'iu_outbound_default' FROM public.listed l JOIN public.event_outbox e ON e.id = l.id;
+			SELECT l.dead_letter, e.id, to_jsonb(e), l.dead_letter, 'X', 'x', e.event_domain, 'iu_outbound_default' FROM public.listed l JOIN public.event_outbox e ON e.id = l.id;
 		INSERT INTO public.iu_notification_pending (id, unit_id, canonical_address, actor_ref, ref_id, created_at, failed_at, failure)
 			SELECT id, id, 'a', 'user:ann', id, now(), now(), 'x' FROM public.listed;
 		INSERT INTO public.queue_quarantine (step, target, code, error, next_try_at) SELECT 'event_route', id, 'XX000', 'x', now() FROM public.listed`)
 	c.exec("VACUUM ANALYZE")
-	letters := listed("letter")
-	linear(t, c.db, "replay", "SELECT public.fn_iu_route_dead_letter_replay("+letters+", 'ann', 'x')")
-	linear(t, c.db, "resolve", "SELECT public.fn_iu_route_dead_letter_resolve("+letters+", 'abandoned', 'x', 'ann'); SELECT public.fn_iu_route_dead_letter_reopen("+letters+", 'ann', 'x')")
+	deadLetters := listed("dead_letter")
+	linear(t, c.db, "replay", "SELECT public.fn_iu_route_dead_letter_replay("+deadLetters+", 'ann', 'x')")
+	linear(t, c.db, "resolve", "SELECT public.fn_iu_route_dead_letter_resolve("+deadLetters+", 'abandoned', 'x', 'ann'); SELECT public.fn_iu_route_dead_letter_reopen("+deadLetters+", 'ann', 'x')")
 	linear(t, c.db, "notifications", "SELECT public.fn_iu_notification_requeue("+listed("id")+", 'ann', 'x')")
 	linear(t, c.db, "quarantine", "SELECT public.fn_queue_quarantine_retry(ARRAY(SELECT quarantine_id FROM public.queue_quarantine ORDER BY 1), 'ann', 'x')")
 }
