@@ -2,9 +2,9 @@ package views
 
 import (
 	"cmp"
-	"net"
 	"slices"
 	"strings"
+	"unicode"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -145,10 +145,9 @@ func (h Header) facts() []fact {
 func placeForms(database, address string) []string {
 	place := database + "@" + address
 	forms := []string{place, strings.TrimSuffix(place, ":5432")}
-	if host, _, err := net.SplitHostPort(address); err == nil && net.ParseIP(host) == nil {
-		if label, _, more := strings.Cut(host, "."); more && label != "" {
-			forms = append(forms, database+"@"+label)
-		}
+	label, _, more := strings.Cut(address, ".")
+	if more && strings.ContainsFunc(label, unicode.IsLetter) && !strings.ContainsAny(label, "/[") { // no IP address, no socket
+		forms = append(forms, database+"@"+label)
 	}
 	return append(forms, database)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
@@ -21,7 +21,7 @@ func linear(t *testing.T, db *pgtest.DB, what, sql string) {
 	t.Helper()
 	each := touched(t, db, "SET plan_cache_mode = force_generic_plan; SET statement_timeout = 0; BEGIN; "+sql+"; ROLLBACK", long) / long
 	t.Logf("%s: %.0f rows for each entry", what, each)
-	assert.Less(t, each, 1000.0, what)
+	require.Less(t, each, 1000.0, what)
 }
 
 // listed gives the columns of the table listed as lists.
