@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"unicode"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -146,7 +145,7 @@ func placeForms(database, address string) []string {
 	place := database + "@" + address
 	forms := []string{place, strings.TrimSuffix(place, ":5432")}
 	label, _, more := strings.Cut(address, ".")
-	if more && strings.ContainsFunc(label, unicode.IsLetter) && !strings.ContainsAny(label, "/[") { // no IP address, no socket
+	if more && strings.Trim(label, "0123456789") != "" && !strings.ContainsAny(label, "/[") { // no IP address, no socket
 		forms = append(forms, database+"@"+label)
 	}
 	return append(forms, database)
