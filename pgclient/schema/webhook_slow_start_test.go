@@ -220,13 +220,52 @@ func TestHostIsBackInTimeForManyEndpoints(t *testing.T) {
 	ask("SELECT count(*)::text FROM public.fn_webhook_job_claim('test', 100)")
 	require.Equal(t, 100, one[int](h, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Leased'"))
 
-	require.NoError(t, h.asOwner("UPDATE public.queue_host SET last_seen_at = now() - interval '2 minutes'"))
+	// another session has locked one that runs, and has just begun another: the others begin
+	const running, begun = "host-7.example", "host-9.example"
+	require.NoError(t, h.asOwner("DELETE FROM public.webhook_slow_start WHERE endpoint <> '"+running+"'"))
 	tx, err := h.root.Begin(t.Context())
 	require.NoError(t, err)
 	defer tx.Rollback(context.Background())
-	_, err = tx.Exec(t.Context(), "SELECT FROM public.webhook_slow_start WHERE endpoint = 'host-7.example' FOR UPDATE")
+	tag, err := tx.Exec(t.Context(), "SELECT FROM public.webhook_slow_start WHERE endpoint = $1 FOR UPDATE", running)
 	require.NoError(t, err)
-	require.NotContains(t, ask(register), "refused", "a lock delays it")
+	require.EqualValues(t, 1, tag.RowsAffected())
+	_, err = tx.Exec(t.Context(), "INSERT INTO public.webhook_slow_start (endpoint, began_at, why, rate, step_at, refilled_at) VALUES ($1, now(), 'w', 1, now(), now())", begun)
+	require.NoError(t, err)
+	for _, call := range []string{
+		"SELECT public.fn_queue_host_beat('h', (SELECT q.instance FROM public.queue_host q WHERE q.host_id = 'h'), '{webhook_worker}', 0, '{}')::text",
+		register,
+	} {
+		require.NoError(t, h.asOwner("UPDATE public.queue_host SET last_seen_at = now() - interval '2 minutes'"))
+		require.NoError(t, h.asOwner("DELETE FROM public.webhook_slow_start WHERE endpoint <> '"+running+"'"))
+		require.NotContains(t, ask(call), "refused", "a lock delays it")
+		require.Equal(t, endpoints-1, one[int](h, "SELECT count(*) FROM public.webhook_slow_start"))
+	}
+}
+
+// Where reading the last attempts takes long, as after the server was restarted, a heartbeat is recorded in
+// time, and the endpoints that were not read begin at 10 requests a second.
+func TestHeartbeatIsShortOnAColdCache(t *testing.T) {
+	h := newHooks(t)
+	const endpoints = 200
+	h.load(fmt.Sprintf(`INSERT INTO public.subscriptions (id, event_type, callback_url, verified) OVERRIDING SYSTEM VALUE
+			SELECT i, 'e', 'http://host-' || i || '.example/', true FROM generate_series(1, %d) i`, endpoints),
+		fmt.Sprintf(`INSERT INTO public.queue_counter (scope, k1, k2, n) SELECT 'saga', i, 'Pending', 1000 FROM generate_series(1, %d) i`, endpoints),
+		fmt.Sprintf(`INSERT INTO public.webhook_delivery_jobs (saga_id, status, attempt_no, subscription_id, finished_at, response_status, settled_at)
+			SELECT -s * 100 - i, 'Completed', 1, s, now() - interval '2 hours' + i * interval '1 second', 200, now()
+			FROM generate_series(1, 20) i, generate_series(1, %d) s`, endpoints),
+		`CREATE POLICY slow ON public.webhook_delivery_jobs FOR SELECT USING (pg_sleep(0.005) IS NOT NULL)`,
+		`ALTER TABLE public.webhook_delivery_jobs ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY`)
+	h.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - interval '10 minutes' WHERE worker_name = 'webhook_worker'")
+	login := h.db.Pool(t, pgtest.Login(t, h.db, "dot_executor"))
+	require.NotContains(t, call(t, login, "public.fn_queue_host_register('h', gen_random_uuid(), 'v', '{}')"), "refused")
+	require.NoError(t, h.asOwner("UPDATE public.queue_host SET last_seen_at = now() - interval '2 minutes'"))
+	began := time.Now()
+	require.NotContains(t, call(t, login, "public.fn_queue_host_beat('h', $1, '{webhook_worker}', 0, '{}')",
+		one[string](h, "SELECT instance::text FROM public.queue_host")), "refused")
+	require.Less(t, time.Since(began), 5*time.Second, "the host gives up then")
+	require.Equal(t, endpoints, one[int](h, "SELECT count(*) FROM public.webhook_slow_start"))
+	require.NotZero(t, one[int](h, "SELECT count(*) FROM public.webhook_slow_start WHERE rate = 10"))
+	require.NotZero(t, one[int](h, "SELECT count(*) FROM public.webhook_slow_start WHERE rate = 1"))
 }
 
 // A report whose results close a circuit, and a slow start that begins again, lock slow starts in one

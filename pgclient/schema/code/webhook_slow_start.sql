@@ -49,16 +49,17 @@ COMMENT ON FUNCTION public.fn_webhook_tokens IS
 
 -- fn_webhook_usual_rates(subscriptions) → the endpoints of these subscriptions (NULL = all) that have waiting
 -- deliveries, with their number. usual_rate: deliveries per second, in those seconds of the last 500 settled attempts
--- of each subscription in which it delivered; 10 if it never did. Of more than 1,000 subscriptions it reads fewer
--- attempts each (at least 20), because a host that registers must not wait long. slow_start: whether a slow start would
--- begin if a blockade ended now. first_minute: the most requests that would be sent in the first minute after that, as
--- far as rates limit them.
+-- of each subscription in which it delivered; 10 if it never did. Of more than 100 subscriptions it reads fewer
+-- attempts each (at least 20), and after 2 s, as on a cold cache, it reads no more and takes 10 for the rest: a host
+-- waits for it. slow_start: whether a slow start would begin if a blockade ended now. first_minute: the most requests
+-- that would be sent in the first minute after that, as far as rates limit them.
 CREATE OR REPLACE FUNCTION public.fn_webhook_usual_rates(p_subscriptions bigint[])
 RETURNS TABLE (endpoint text, waiting bigint, usual_rate double precision, slow_start boolean, first_minute bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
   v_enabled boolean := public.fn_cfg_bool('webhook.slow_start.enabled');
+  v_until timestamptz := clock_timestamp() + interval '2 seconds';
 BEGIN
   RETURN QUERY
   WITH work AS MATERIALIZED (
@@ -78,7 +79,8 @@ BEGIN
       SELECT count(*)::double precision / NULLIF(count(DISTINCT date_trunc('second', j.finished_at)), 0) AS rate
       FROM (SELECT x.status, x.finished_at FROM public.webhook_delivery_jobs x
         WHERE x.subscription_id = b.id AND x.settled_at IS NOT NULL ORDER BY x.id DESC
-        LIMIT (SELECT least(500, greatest(20, 500000 / greatest(count(*), 1))) FROM sub)) j
+        LIMIT CASE WHEN clock_timestamp() < v_until
+          THEN (SELECT least(500, greatest(20, 50000 / greatest(count(*), 1))) FROM sub) ELSE 0 END) j
       WHERE j.status = 'Completed') h
     GROUP BY b.endpoint
   ), known AS (
@@ -131,19 +133,38 @@ COMMENT ON FUNCTION public.fn_webhook_slow_start_begin IS
 
 -- fn_webhook_hosts_back(): called before a host that sends webhooks is registered, or records its first heartbeat after
 -- 60 s, as when it could not reach the database. Begins slow starts if no such host was seen for 60 s. The tick
--- webhook_worker sees that only after two of its intervals, which may be an hour. A slow start that fails, or that
--- another session has locked for a second, does not stop the host. Internal.
+-- webhook_worker sees that only after two of its intervals, which may be an hour. The host gives up after 5 s, so
+-- nothing here takes long: a slow start that another session has locked stays as it is, without the lock order of
+-- webhook_router.sql, because this waits 20 ms for it and that session may wait for those begun here. A slow start that
+-- fails does not stop the host. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_hosts_back() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
-  v_since timestamptz := clock_timestamp() - interval '60 seconds';
+  v_now timestamptz := clock_timestamp();
+  v_since timestamptz := v_now - interval '60 seconds';
+  v_endpoint text;
+  v_rate double precision;
 BEGIN
   IF EXISTS (SELECT FROM public.queue_tick_worker w WHERE w.worker_name = 'webhook_worker' AND w.last_run_at < v_since)
     AND NOT EXISTS (SELECT FROM public.queue_host q WHERE 'webhook_worker' = ANY (q.loops || q.last_loops)
       AND COALESCE(q.stopped_at, q.last_seen_at) > v_since)
     AND NOT EXISTS (SELECT FROM public.webhook_endpoint_state t
       WHERE greatest(t.last_success_at, t.last_failure_at) > v_since) THEN
-    PERFORM public.fn_webhook_slow_start_begin(NULL::bigint[], 'no host sent webhooks for a minute'::text, true);
+    PERFORM set_config('lock_timeout', '20ms', true); -- undone when this function returns
+    FOR v_endpoint, v_rate IN
+      SELECT u.endpoint, u.usual_rate FROM public.fn_webhook_usual_rates(NULL::bigint[]) u WHERE u.slow_start
+      ORDER BY u.endpoint
+    LOOP
+      EXIT WHEN clock_timestamp() > v_now + interval '3 seconds';
+      BEGIN
+        INSERT INTO public.webhook_slow_start (endpoint, began_at, why, rate, step_at, refilled_at)
+        VALUES (v_endpoint, v_now, 'no host sent webhooks for a minute', v_rate, v_now, v_now)
+        ON CONFLICT (endpoint) DO UPDATE SET began_at = excluded.began_at, why = excluded.why, rate = excluded.rate,
+          step_at = excluded.step_at, delivered = 0, failed = 0, tokens = 1, refilled_at = excluded.refilled_at;
+      EXCEPTION WHEN lock_not_available THEN
+        RAISE LOG 'qtop: the slow start of % could not begin: %', v_endpoint, SQLERRM;
+      END;
+    END LOOP;
   END IF;
 EXCEPTION WHEN OTHERS THEN
   RAISE LOG 'qtop: slow starts of webhooks could not begin: %', SQLERRM;
