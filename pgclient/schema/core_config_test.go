@@ -249,14 +249,46 @@ func TestConfigExpiryToDefault(t *testing.T) {
 		if !before {
 			seed("7")
 		}
-		require.Equal(t, map[bool]string{false: "7 migration", true: "8 migration"}[before], get[string](c, "SELECT value || ' ' || updated_by FROM public.dot_config WHERE key = $1", key))
+		require.Equal(t, map[bool]string{false: "7 migration", true: "8 ann"}[before], get[string](c, "SELECT value || ' ' || updated_by FROM public.dot_config WHERE key = $1", key))
 	}
-	setFlag(t, c.root, key, "4")
-	call(t, c.root, "public.fn_dot_config_set($1::text, '3', 'ann', 'for a while', now() + interval '1 hour')", key)
 	seed("9")
+	require.Equal(t, "9", get[string](c, "SELECT value FROM public.dot_config WHERE key = $1", key), "again, after the revert")
+
+	// what a person set stays, also if it is the default
+	for _, chosen := range []string{"4", "9"} {
+		for _, before := range []bool{false, true} {
+			seed("9")
+			setFlag(t, c.root, key, "5")
+			setFlag(t, c.root, key, chosen)
+			call(t, c.root, "public.fn_dot_config_set($1::text, '3', 'bob', 'for a while', now() + interval '1 hour')", key)
+			if before {
+				seed("11")
+			}
+			c.exec("UPDATE public.dot_config_revert SET revert_at = now()")
+			require.EqualValues(t, 1, call(t, c.root, "public.fn_dot_config_expire()")["reverted"])
+			if !before {
+				seed("11")
+			}
+			require.Equal(t, chosen+" bob", get[string](c, "SELECT value || ' ' || updated_by FROM public.dot_config WHERE key = $1", key), before)
+		}
+	}
+}
+
+// After a revert to the default the snapshot says who had set the flag for a while, and why; after a
+// release has changed the default it says nothing about that.
+func TestConfigRevertIsExplained(t *testing.T) {
+	c := newCore(t)
+	const key = "webhook.max_attempts"
+	shown := func() string {
+		return get[string](c, `SELECT concat_ws(', ', f ->> 'value', f ->> 'updated_by', f ->> 'reason')
+			FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'flags') f WHERE f ->> 'key' = $1`, key)
+	}
+	call(t, c.root, "public.fn_dot_config_set($1::text, '3', 'ann', 'for a while', now() + interval '1 hour')", key)
 	c.exec("UPDATE public.dot_config_revert SET revert_at = now()")
 	call(t, c.root, "public.fn_dot_config_expire()")
-	require.Equal(t, "4 ann", get[string](c, "SELECT value || ' ' || updated_by FROM public.dot_config WHERE key = $1", key), "what a person set stays")
+	require.Equal(t, "10, ann, expired: for a while", shown())
+	c.exec("SELECT public.fn_dot_config_seed($1::text, 'integer', '7', '')", key)
+	require.Equal(t, "7, migration, ", shown())
 }
 
 // A revert that would contradict another flag waits, and the snapshot shows it as overdue.

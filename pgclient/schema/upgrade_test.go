@@ -307,6 +307,30 @@ func TestUpgradeOfCursors(t *testing.T) {
 		WHERE NOT EXISTS (SELECT FROM public.webhook_delivery_sagas g WHERE g.event_id = e.id AND g.subscription_id = s.id)`))
 }
 
+// A flag that an operator set in the previous release is pinned; one that is set for a while, and will
+// revert to its default, is not.
+func TestUpgradeOfFlags(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Released(t)
+	conn := db.Conn(t, "")
+	const keys = "'{webhook.max_attempts,webhook.lease_seconds,webhook.timeout_seconds}'::text[]"
+	for _, sql := range []string{
+		"DELETE FROM public.dot_config WHERE key = ANY (" + keys + ")",
+		"SET session_replication_role = replica",
+		"INSERT INTO public.dot_config (key, value, updated_by) SELECT r.key, r.default_value, 'migration' FROM public.dot_config_rule r WHERE r.key = ANY (" + keys + ")",
+		"RESET session_replication_role",
+		"SELECT public.fn_dot_config_set('webhook.max_attempts', '9', 'ann', 'r')",
+		"SELECT public.fn_dot_config_set('webhook.lease_seconds', '90', 'ann', 'r', now() + interval '1 hour')",
+	} {
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	up(t, db, schema.Current())
+	var pinned []string
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT array_agg(key ORDER BY key) FROM public.dot_config WHERE pinned AND key = ANY ("+keys+")").Scan(&pinned))
+	require.Equal(t, []string{"webhook.max_attempts"}, pinned)
+}
+
 // Only an edited function is installed again; nothing else is touched.
 func TestUpgradeOfOneFunction(t *testing.T) {
 	c := newCore(t)

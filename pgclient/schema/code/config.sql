@@ -5,7 +5,10 @@ COMMENT ON TABLE public.dot_config IS
   'can let a value expire. A value that cannot be read counts as the safe one: false, or the default of a number.';
 COMMENT ON COLUMN public.dot_config.value IS
   'text; booleans are true and false; any other text of a boolean counts as false';
-COMMENT ON COLUMN public.dot_config.updated_by IS 'the person who set the value, or migration';
+COMMENT ON COLUMN public.dot_config.updated_by IS
+  'the person who set the value, also for a while that is over, or migration';
+COMMENT ON COLUMN public.dot_config.pinned IS
+  'a person chose the value, or the one that it reverts to: it stays when a release changes the default';
 GRANT SELECT ON public.dot_config, public.dot_config_rule, public.dot_config_revert TO
   :"queue_viewer", :"workflow_admin", :"dead_letter_operator", :"dot_executor", :"subscription_admin";
 
@@ -114,8 +117,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_cfg_readable IS 'Whether a value fits the kind and the bounds of its key. Internal.';
 
 -- fn_dot_config_seed(key, kind, default, description, switch, choices): declares a flag. An existing flag keeps its
--- value, unless the value is the default of the previous release and nobody has set it. A flag that will revert to that
--- default reverts to the new one. Only seeds.sql calls it.
+-- value, unless the value is the default of the previous release and nobody has chosen it (pinned). A flag that will
+-- revert to that default, and is not pinned, reverts to the new one. Only seeds.sql calls it.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_seed(
   p_key text, p_kind text, p_default text, p_description text,
   p_switch boolean DEFAULT false, p_choices text[] DEFAULT NULL) RETURNS void
@@ -125,13 +128,14 @@ BEGIN
   INSERT INTO public.dot_config_rule (key, kind, default_value, choices, switch)
   SELECT p_key, p_kind, p_default, p_choices, p_switch
   WHERE NOT EXISTS (SELECT FROM public.dot_config_rule WHERE key = p_key);
-  UPDATE public.dot_config c SET value = p_default, updated_at = clock_timestamp()
+  UPDATE public.dot_config c SET value = p_default, updated_at = clock_timestamp(), updated_by = 'migration'
   FROM public.dot_config_rule r
   WHERE c.key = p_key AND r.key = p_key AND r.default_value <> p_default AND c.value = r.default_value
-    AND c.updated_by = 'migration';
+    AND NOT c.pinned AND NOT EXISTS (SELECT FROM public.dot_config_revert v WHERE v.key = p_key);
   UPDATE public.dot_config_revert v SET revert_to = p_default
-  FROM public.dot_config_rule r
-  WHERE v.key = p_key AND r.key = p_key AND r.default_value <> p_default AND v.revert_to = r.default_value;
+  FROM public.dot_config_rule r JOIN public.dot_config c USING (key)
+  WHERE v.key = p_key AND r.key = p_key AND r.default_value <> p_default AND v.revert_to = r.default_value
+    AND NOT c.pinned;
   UPDATE public.dot_config_rule SET kind = p_kind, default_value = p_default, choices = p_choices, switch = p_switch
   WHERE key = p_key
     AND (kind, default_value, choices, switch) IS DISTINCT FROM (p_kind, p_default, p_choices, p_switch);
@@ -165,6 +169,7 @@ BEGIN
   END IF;
   NEW.updated_at := clock_timestamp();
   NEW.updated_by := session_user;
+  NEW.pinned := true;
   RETURN NEW;
 END
 $fn$;
@@ -372,9 +377,10 @@ BEGIN
       p_switch => v_rule.switch, p_choices => v_rule.choices);
   END IF;
   v_at := clock_timestamp();
-  INSERT INTO public.dot_config AS c (key, value, updated_at, updated_by) VALUES (p_key, p_value, v_at, v_actor)
+  INSERT INTO public.dot_config AS c (key, value, updated_at, updated_by, pinned)
+  VALUES (p_key, p_value, v_at, v_actor, p_expires_at IS NULL)
   ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at,
-    updated_by = excluded.updated_by;
+    updated_by = excluded.updated_by, pinned = c.pinned OR excluded.pinned;
 
   -- If the current value is itself temporary, revert_to does not change.
   DELETE FROM public.dot_config_revert WHERE key = p_key RETURNING * INTO v_pending;
@@ -403,8 +409,7 @@ COMMENT ON FUNCTION public.fn_dot_config_set IS
 
 -- fn_dot_config_expire() → {reverted, dropped, held}: tick worker config_expiry. A flag reverts only if it still has
 -- the value that was set with the expiry; otherwise the revert is dropped. A revert that would conflict with other
--- flags is held: it stays pending and is shown as overdue. A flag that reverts to its default follows the default of
--- later releases again.
+-- flags is held: it stays pending and is shown as overdue.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_expire() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -442,9 +447,7 @@ BEGIN
       v_held := v_held + 1;
       CONTINUE;
     ELSE
-      UPDATE public.dot_config SET value = v_due.revert_to, updated_at = clock_timestamp(), updated_by = CASE
-        WHEN v_due.revert_to = (SELECT r.default_value FROM public.fn_cfg_rule(v_key) r) THEN 'migration'
-        ELSE v_due.set_by END
+      UPDATE public.dot_config SET value = v_due.revert_to, updated_at = clock_timestamp(), updated_by = v_due.set_by
       WHERE key = v_key;
       PERFORM public.fn_operator_audit(
         p_action => 'flag_revert', p_target => v_key, p_actor => v_due.set_by,
