@@ -4,6 +4,7 @@ package tui
 // and what the console does with the answers.
 
 import (
+	"context"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -26,7 +27,9 @@ func (m *root) startPlan(d *dialog) tea.Cmd {
 	if d.action.Guards() { // the guard of the database may have changed since the dialog opened
 		d.asked.Confirm = m.production()
 	}
-	return m.plan(d.serial, *d.asked)
+	ctx, stop := context.WithCancel(m.ctx)
+	d.stop = stop
+	return m.plan(ctx, d.serial, *d.asked)
 }
 
 // planHere returns the plan of an action on the loops of this process. It
@@ -90,6 +93,7 @@ func (m *root) planned(msg plannedMsg) tea.Cmd {
 	if d == nil || d.stage != stagePlanning {
 		return nil
 	}
+	d.leave()
 	if msg.err != nil {
 		d.finish(queue.Result{Refused: why(msg.err)}, nil, m.o.Now())
 	} else {

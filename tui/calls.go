@@ -87,16 +87,21 @@ func (m *calls) readList(ctx context.Context, read int, q queue.Query, more bool
 }
 
 // forAction returns a command that calls ask in the time that the action a may take.
-func (m *calls) forAction(a queue.ActionID, ask func(context.Context, Store) tea.Msg) tea.Cmd {
-	if !m.actions.ByID(a).Long {
-		return m.within(actionDeadline, ask)
+func (m *calls) forAction(ctx context.Context, a queue.ActionID, ask func(context.Context, Store) tea.Msg) tea.Cmd {
+	s, long := m.store, m.actions.ByID(a).Long
+	return func() tea.Msg {
+		if long {
+			return ask(ctx, s)
+		}
+		ctx, cancel := context.WithTimeout(ctx, actionDeadline)
+		defer cancel()
+		return ask(ctx, s)
 	}
-	ctx, s := m.ctx, m.store
-	return func() tea.Msg { return ask(ctx, s) }
 }
 
-func (m *calls) plan(dialog int, r queue.Request) tea.Cmd {
-	return m.forAction(r.Action, func(ctx context.Context, s Store) tea.Msg {
+// plan makes a plan for a dialog. The end of ctx ends it.
+func (m *calls) plan(ctx context.Context, dialog int, r queue.Request) tea.Cmd {
+	return m.forAction(ctx, r.Action, func(ctx context.Context, s Store) tea.Msg {
 		p, err := s.Plan(ctx, r)
 		return plannedMsg{dialog, p, err}
 	})
@@ -115,7 +120,7 @@ func (m *calls) lookUp(dialog int, r queue.Request) tea.Cmd {
 }
 
 func (m *calls) apply(dialog int, p queue.Plan) tea.Cmd {
-	return m.forAction(p.Request.Action, func(ctx context.Context, s Store) tea.Msg {
+	return m.forAction(m.ctx, p.Request.Action, func(ctx context.Context, s Store) tea.Msg {
 		r, err := s.Apply(ctx, p)
 		return appliedMsg{dialog, r, err}
 	})

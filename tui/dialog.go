@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +39,8 @@ type dialog struct {
 	plan   queue.Plan
 	result queue.Result
 	err    error
-	before []string // what earlier attempts of this dialog changed, if that is unknown
+	stop   context.CancelFunc // ends the call that reads the plan; nil: there is none
+	before []string           // what earlier attempts of this dialog changed, if that is unknown
 	offset int
 
 	keys    []string         // the inputs that name the row (form.keys)
@@ -139,6 +141,7 @@ func (d *dialog) update(msg tea.Msg, at overlayContext) (overlay, effect) {
 		if d.stage == stageApplying {
 			return d, nil // a running action cannot be cancelled: the operator must see its result
 		}
+		d.leave()
 		return nil, nil
 	}
 	// A form changes nothing: the preview follows, which has its own gate
@@ -172,6 +175,15 @@ func (d *dialog) update(msg tea.Msg, at overlayContext) (overlay, effect) {
 		}
 	}
 	return d, nil
+}
+
+// leave ends the call that reads the plan: the operator has the plan or no longer waits for it, and the
+// connections for actions are few.
+func (d *dialog) leave() {
+	if d.stop != nil {
+		d.stop()
+		d.stop = nil
+	}
 }
 
 // paste fills a form. Pasted text never confirms: a confirmation must be typed.

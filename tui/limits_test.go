@@ -39,7 +39,7 @@ func TestConsoleWaitsForActions(t *testing.T) {
 	m.calls.store = s
 	for _, id := range []queue.ActionID{queue.ActAdopt, queue.ActRecount} {
 		r := queue.Request{Action: id}
-		m.plan(1, r)()
+		m.plan(t.Context(), 1, r)()
 		m.apply(1, queue.Plan{Request: r})()
 	}
 	require.Len(t, s.may, 4)
@@ -47,4 +47,38 @@ func TestConsoleWaitsForActions(t *testing.T) {
 	require.Greater(t, s.may[1], queue.ActionTimeout)
 	require.Zero(t, s.may[2])
 	require.Zero(t, s.may[3])
+}
+
+// waitingStore answers no plan before its context ends.
+type waitingStore struct {
+	Store
+	asked chan struct{}
+}
+
+func (s *waitingStore) Plan(ctx context.Context, _ queue.Request) (queue.Plan, error) {
+	close(s.asked)
+	<-ctx.Done()
+	return queue.Plan{}, ctx.Err()
+}
+
+// A preview that the operator closes ends: it would hold one of the few connections for actions.
+func TestClosedPreviewEnds(t *testing.T) {
+	m := newStill(newStore(), newHost(), Options{Actor: "anna"})
+	s := &waitingStore{m.calls.store, make(chan struct{})}
+	m.calls.store = s
+	d := newDialog(1, m.actions.ByID(queue.ActRecount), queue.Request{Action: queue.ActRecount}, m.o.Now(), nil)
+	m.over = append(m.over, d)
+	plan, ended := m.startPlan(d), make(chan struct{})
+	go func() {
+		defer close(ended)
+		plan()
+	}()
+	<-s.asked
+	m.send(keyOf("esc"))
+	require.Empty(t, m.over)
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the preview goes on")
+	}
 }
