@@ -169,12 +169,21 @@ func (a *app) canShow() error {
 		return usage(fmt.Sprintf("this machine has no description of the terminal TERM=%q", t), "env TERM",
 			"set TERM to what it is (xterm-256color, say), or use --accessible for plain lines")
 	}
-	if w, h, err := term.GetSize(os.Stdout.Fd()); err == nil && (w == 0 || h == 0) {
-		return usage(fmt.Sprintf("the terminal reports a size of %d columns and %d lines", w, h), "standard output",
-			"say how large it is (stty cols 80 rows 24), or use --accessible for plain lines")
+	for until := time.Now().Add(sizeWithin); ; time.Sleep(sizeWithin / 50) {
+		w, h, err := term.GetSize(os.Stdout.Fd())
+		if err != nil || w > 0 && h > 0 {
+			return nil
+		}
+		if time.Now().After(until) {
+			return usage(fmt.Sprintf("the terminal reports a size of %d columns and %d lines", w, h), "standard output",
+				"say how large it is (stty cols 80 rows 24), or use --accessible for plain lines")
+		}
 	}
-	return nil
 }
+
+// sizeWithin is how long a terminal may take to get its size. In a container it gets one a moment after
+// the program starts (kubectl exec -it).
+const sizeWithin = 2 * time.Second
 
 func paneOf(name string) (queue.PaneID, error) {
 	if name == "" {

@@ -66,6 +66,29 @@ func TestTerminalWithoutSize(t *testing.T) {
 	require.Contains(t, string(out), "the terminal reports a size of 0 columns and 0 lines")
 }
 
+// A terminal in a container gets its size a moment after the program starts.
+func TestTerminalThatIsSizedLate(t *testing.T) {
+	t.Parallel()
+	cmd := qtop(t, "host=/nowhere dbname=none")
+	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{})
+	require.NoError(t, err)
+	defer tty.Close()
+	endless := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer endless.Stop()
+	time.Sleep(300 * time.Millisecond)
+	require.NoError(t, pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 80}))
+	const screen = "\x1b[?1049h"
+	var out []byte
+	for buf := make([]byte, 4096); !strings.Contains(string(out), screen); {
+		n, err := tty.Read(buf)
+		out = append(out, buf[:n]...)
+		require.NoError(t, err, "%s", out)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
 func TestKnownTerminal(t *testing.T) {
 	own := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(own, "q"), 0o700))
