@@ -64,6 +64,7 @@ const (
 // poll.
 func newListener(cfg *pgx.ConnConfig, route *pgsession.Route, name string, second *pgpool.Pool, onWake func(queue.Wake), resync func()) *Listener {
 	cfg = cfg.Copy()
+	pgsession.LimitConnect(cfg, pgpool.ReadTimeout, pgpool.WorkTimeout) // no caller waits for it
 	pgpool.SetSession(cfg, name, pingWithin)
 	return &Listener{
 		cfg: cfg, route: route, second: second, onWake: onWake, resync: resync,

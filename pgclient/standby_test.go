@@ -168,10 +168,12 @@ func TestFirstServerIsSilent(t *testing.T) {
 	first.Hole(true)
 	both := pgtest.OverTCP(t, w.db.DSN(""), first.Addr()+","+second)
 	for _, more := range []string{"", "&connect_timeout=1"} {
-		began := time.Now()
-		_, err := open(t, pgclient.Options{DSN: both + more, Actor: "ann"}).Snapshot(ctx, 0)
-		t.Logf("connected%s after %v", more, time.Since(began))
-		require.NoError(t, err, more)
+		require.Eventually(t, func() bool { // a busy second server may take longer than its share too
+			began := time.Now()
+			_, err := open(t, pgclient.Options{DSN: both + more, Actor: "ann"}).Snapshot(ctx, 0)
+			t.Logf("connected%s after %v: %v", more, time.Since(began), err)
+			return err == nil
+		}, time.Minute, time.Millisecond, more)
 	}
 	ended, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

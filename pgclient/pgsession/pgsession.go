@@ -147,14 +147,14 @@ func ToWrite(cc *pgx.ConnConfig) {
 
 // LimitConnect limits how long each server of a configuration may take until a session with it is
 // open: to connect_timeout, if the operator has set it, but at most to limit. Without connect_timeout,
-// several servers share limit, so that a caller who waits that long also reaches the last server.
-func LimitConnect(cc *pgx.ConnConfig, limit time.Duration) {
+// several servers share the time that the caller waits, so that a caller reaches the last server too.
+func LimitConnect(cc *pgx.ConnConfig, limit, wait time.Duration) {
 	if cc.ConnectTimeout == 0 && Several(cc) {
 		servers := map[string]bool{net.JoinHostPort(cc.Host, strconv.Itoa(int(cc.Port))): true}
 		for _, f := range cc.Fallbacks {
 			servers[net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port)))] = true
 		}
-		cc.ConnectTimeout = limit / time.Duration(len(servers)+1) // 1: for the statement
+		cc.ConnectTimeout = wait / time.Duration(len(servers)+1) // 1: for the statement
 	}
 	cc.ConnectTimeout = min(cmp.Or(cc.ConnectTimeout, limit), limit)
 }

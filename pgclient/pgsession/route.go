@@ -365,7 +365,7 @@ func (r *Route) Connect(ctx context.Context, cc *pgx.ConnConfig) (*pgx.Conn, err
 func (r *Route) connect(ctx context.Context, cc *pgx.ConnConfig) (*pgx.Conn, error) {
 	cc = cc.Copy()
 	if cc.ConnectTimeout == 0 {
-		LimitConnect(cc, connectWithin)
+		LimitConnect(cc, connectWithin, connectWithin)
 	}
 	r.Prepare(cc)
 	conn, err := pgx.ConnectConfig(ctx, cc)
