@@ -3,6 +3,7 @@ package schema
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgsession"
@@ -88,10 +90,11 @@ func (r *Release) Down(ctx context.Context, dsn string, o DownOptions, progress 
 			return err
 		}
 	}
-	o.LockWait = cmp.Or(o.LockWait, time.Minute)
+	o.LockWait = max(cmp.Or(o.LockWait, time.Minute), time.Millisecond)
 	seen := watchBlockers(ctx, conn)
 	defer seen.close()
-	if err = in.down(ctx, o); retryable(err) {
+	var pg *pgconn.PgError
+	if err = in.down(ctx, o); errors.As(err, &pg) && pg.Code == "55P03" {
 		return queue.NewError(queue.KindFailed, "gave up after "+o.LockWait.String()+": "+seen.blocker(), in.doing,
 			"nothing was changed; end that transaction, or run migrate down again when it has ended").Because(err)
 	}

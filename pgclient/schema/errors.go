@@ -31,6 +31,8 @@ func explain(err error, where string) error {
 		e.Do = queue.Clean("run migrate as a superuser, or as a role with CREATEROLE that owns the database; drop objects of other owners whose names qtop uses first")
 	case "2BP01":
 		e.Do = queue.Clean("nothing was changed; drop or move what depends on it first")
+	case "40P01", "40001", "55P03":
+		e.Do = queue.Clean("run the command again: another session changed or held the same objects")
 	}
 	return e
 }

@@ -192,8 +192,8 @@ func TestDownNamesWhoHoldsATable(t *testing.T) {
 	tx := c.begin(c.root)
 	var pid int
 	require.NoError(t, tx.QueryRow(t.Context(), "SELECT pg_backend_pid() FROM public.dot_config LIMIT 1").Scan(&pid))
-	err := schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{Discard: true, LockWait: 2 * time.Second}, nil)
-	require.ErrorContains(t, err, fmt.Sprintf("gave up after 2s: public.dot_config is held by pid %d", pid))
+	err := schema.Down(t.Context(), c.db.DSN(""), schema.DownOptions{Discard: true, LockWait: 8 * time.Second}, nil)
+	require.ErrorContains(t, err, fmt.Sprintf("gave up after 8s: public.dot_config is held by pid %d", pid))
 	require.ErrorContains(t, err, "nothing was changed; end that transaction")
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Equal(t, before, get[string](c, everything))
