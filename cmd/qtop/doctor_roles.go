@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -39,7 +42,7 @@ func roleFindings(ctx context.Context, x patient) []finding {
 				members.State, members.Remedy = "note", "they may change every row and function; only a login that migrates needs that"
 			}
 			if slices.Contains([]string{"router_worker", "saga_orchestrator", "lease_reset_cleaner"}, r.Name) {
-				members.State, members.Remedy = "note", "REVOKE "+r.Role+" FROM "+firstNames(r.Members)+", unless one is the login of a host of release 0.2.0: later hosts do not need it"
+				members.State, members.Remedy = "note", "REVOKE "+quoted(r.Role)+" FROM "+quoted(r.Members...)+", unless one is the login of a host of release 0.2.0: later hosts do not need it"
 			}
 			out = append(out, members)
 		}
@@ -59,6 +62,20 @@ func roleFindings(ctx context.Context, x patient) []finding {
 			"qtop executor owner ID --owner-role ROLE --reason R"})
 	}
 	return out
+}
+
+// plainName matches the names that SQL reads as they are, reserved words aside.
+var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+
+// quoted returns names as a list of roles in SQL.
+func quoted(names ...string) string {
+	list := slices.Clone(names)
+	for i, n := range list {
+		if !plainName.MatchString(n) {
+			list[i] = pgx.Identifier{n}.Sanitize()
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // firstNames joins the names, at most shownNames of them.

@@ -139,7 +139,7 @@ func poolerFinding(ctx context.Context, x patient) finding {
 		return note("note", "a pooler in session mode: "+queue.Choose(x.session.InRecovery, "a standby sends no wakes", "wakes arrive")+", and each connection keeps one of its server connections", room)
 	}
 	if x.settings.ListenDSN == "" {
-		return note("note", "a pooler in transaction mode: LISTEN hears nothing, so worker hosts and consoles poll", "set listen_dsn to a direct connection")
+		return note("note", "a pooler in transaction mode: LISTEN hears nothing, so worker hosts and consoles poll", "set listen_dsn to a direct connection, in the source that sets dsn")
 	}
 	if x.session.InRecovery {
 		return note("ok", "a pooler in transaction mode; a standby sends no wakes", "")

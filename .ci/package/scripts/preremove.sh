@@ -9,4 +9,4 @@ remove | 0) ;;
 esac
 [ ! -d /run/systemd/system ] || systemctl stop 'qtop-worker@*.service'
 # rpm knows no purge, after which enabled instances would be left without a unit.
-if [ "$1" = 0 ] && command -v systemctl >/dev/null 2>&1; then systemctl --quiet disable qtop-worker@.service; fi
+if [ "$1" = 0 ] && command -v systemctl >/dev/null 2>&1; then systemctl --quiet disable qtop-worker@.service || :; fi
