@@ -10,14 +10,16 @@ import (
 	"github.com/qtop/qtop/workerhost"
 )
 
-// recordTicks makes the database record each tick that a host asks for, from now on. The statistics of
-// the server count no tick that finds nothing to do: it calls no function of the worker.
+// recordTicks makes the database record each tick that a host asks for, from now on, except those that
+// found the tick of another host under way. The statistics of the server count no tick that finds
+// nothing to do: it calls no function of the worker.
 func (w *world) recordTicks() {
 	w.t.Helper()
 	w.exec(`CREATE TABLE public.asked (worker text);
 		GRANT INSERT ON public.asked TO PUBLIC;
 		CREATE OR REPLACE FUNCTION public.fn_queue_tick_request(p_worker_name text, p_source text DEFAULT 'external') RETURNS jsonb LANGUAGE plpgsql SECURITY DEFINER AS
-			'BEGIN INSERT INTO public.asked VALUES (p_worker_name); RETURN public.fn_queue_tick_run(p_worker_name, p_source); END'`)
+			'DECLARE v jsonb; BEGIN v := public.fn_queue_tick_run(p_worker_name, p_source);
+				IF v ->> ''skipped'' IS DISTINCT FROM ''lease_held'' THEN INSERT INTO public.asked VALUES (p_worker_name); END IF; RETURN v; END'`)
 }
 
 // ticks returns how many ticks of a worker hosts have asked for.

@@ -29,6 +29,8 @@ func sampleArgs(a queue.Action, word string, empty bool) map[string]string {
 			v = arg.Options()[len(arg.Options())-1]
 		case arg.Kind == queue.ArgChoice:
 			v = arg.Choices[0]
+		case arg.Kind == queue.ArgSwitch:
+			v = "false"
 		case arg.Kind == queue.ArgWord:
 			v = "one-" + strings.NewReplacer(" ", "", ",", "").Replace(word)
 		case arg.Kind == queue.ArgDuration:

@@ -212,6 +212,14 @@ func endsBesideAFrozenServer(t *testing.T, grace time.Duration) (verb, console t
 	s.keys(tab)
 	began = time.Now()
 	s.keys(enter)
-	s.ends()
+	select {
+	case err := <-s.exit:
+		if err != nil { // its end was cut short
+			t.Log(err)
+			return verb, patience
+		}
+	case <-time.After(patience):
+		t.Fatalf("the console did not end:\n%s", s.text())
+	}
 	return verb, s.ended.Sub(began)
 }
