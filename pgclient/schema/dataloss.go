@@ -26,8 +26,9 @@ var lostWorkQueries = []struct{ one, many, sql string }{
 	{"unrouted webhook event of an older release", "unrouted webhook events of an older release", `SELECT count(*) FROM public.events e, public.router_offsets o
 		WHERE to_regclass('public.queue_cursor') IS NULL AND (e.created_xid, e.id) > (o.last_xid, o.last_event_id)`},
 	{"unrouted event", "unrouted events", `SELECT count(*) FROM public.event_outbox e
-		WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = e.id)
-			AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = e.id)`},
+		WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE (a.event_id, a.event_domain, a.event_type) = (e.id, e.event_domain, e.event_type))
+			AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = e.id AND d.event_domain = e.event_domain
+				AND COALESCE((d.event_snapshot ->> 'created_at')::timestamptz, e.created_at) = e.created_at)`},
 	{"open event dead letter", "open event dead letters", `SELECT count(*) FROM public.iu_route_dead_letter WHERE resolved_at IS NULL`},
 	{"job not finished", "jobs not finished", `SELECT count(*) FROM public.job_queue`},
 	{"leased job", "leased jobs", `SELECT count(*) FROM public.job_queue WHERE lease_token IS NOT NULL`},

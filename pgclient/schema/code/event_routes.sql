@@ -144,13 +144,15 @@ CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_no_truncate BEFORE TRUNCATE O
   FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
 -- fn_iu_route_events(events, worker) → (attempts, jobs): routes all of these events, or raises. An event is routed
--- once: its jobs are created together with its first attempts, and an event that already has attempts is skipped. A job
+-- once: its jobs are created together with its first attempts, and an event that already has attempts is skipped. It
+-- raises 23505 if the attempts are those of another event with its id, which another run has routed meanwhile. A job
 -- refers to its event and contains nothing of its payload. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_events(p_events public.event_outbox[], p_worker_name text,
   OUT attempts bigint, OUT jobs bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
   v_max int := public.fn_cfg_int('queue.retry.max_attempts_default', 20);
+  v_recipients bigint; -- of all events together
   -- if no event subscription filters by payload, the recipients of all events of a type are found together
   v_scoped boolean := EXISTS (SELECT 1 FROM public.event_subscription s WHERE NOT s.mute AND s.scope_filter <> '{}');
 BEGIN
@@ -187,7 +189,13 @@ BEGIN
     ORDER BY c.job_kind, e.id, c.consumer_id
     ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING RETURNING job_id
   )
-  SELECT (SELECT count(*) FROM new_attempts), (SELECT count(*) FROM new_jobs) INTO attempts, jobs;
+  SELECT (SELECT count(*) FROM new_attempts), (SELECT count(*) FROM new_jobs),
+    (SELECT count(*) FROM e JOIN reach USING (same_resolution)) INTO attempts, jobs, v_recipients;
+  IF attempts < v_recipients AND EXISTS (
+    SELECT FROM unnest(p_events) u JOIN public.iu_route_attempt a ON a.event_id = u.id
+    WHERE (a.event_domain, a.event_type) <> (u.event_domain, u.event_type)) THEN
+    RAISE EXCEPTION 'another event with the same id is routed' USING ERRCODE = '23505';
+  END IF;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_events IS
@@ -237,17 +245,55 @@ $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_apply IS
   'Routes the events of a batch that can be routed and returns the others with their errors. Internal.';
 
+-- fn_iu_route_dead_letter_of(dead letter, domain, created_at) → whether the dead letter is of the event of this domain
+-- and time, and not of another event with the same id. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_of(p_dead_letter public.iu_route_dead_letter,
+  p_event_domain text, p_created_at timestamptz) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN p_dead_letter.event_domain = p_event_domain
+    AND COALESCE((p_dead_letter.event_snapshot ->> 'created_at')::timestamptz, p_created_at) = p_created_at;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_iu_route_dead_letter_of IS
+  'Whether a dead letter is of this event, and not of another with its id. Internal.';
+
+-- fn_iu_route_dead_duplicates(events, worker) → how many dead letters ROUTE_DUPLICATE_ID it wrote: one for each of the
+-- events that has no dead letter. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_duplicates(p_events public.event_outbox[], p_worker_name text)
+  RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+DECLARE
+  v_n bigint;
+BEGIN
+  INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error,
+    event_domain, worker_name)
+  SELECT u.id, to_jsonb(u), concat_ws(':', p_worker_name, u.id, extract(epoch FROM u.created_at)),
+    'ROUTE_DUPLICATE_ID', 'another event with the same id came before', u.event_domain, p_worker_name
+  FROM unnest(p_events) u
+  WHERE NOT EXISTS (SELECT FROM public.iu_route_dead_letter d
+    WHERE d.event_id = u.id AND public.fn_iu_route_dead_letter_of(d, u.event_domain, u.created_at))
+  ORDER BY u.id, u.created_at
+  ON CONFLICT (idempotency_key) DO NOTHING;
+  GET DIAGNOSTICS v_n = ROW_COUNT;
+  RETURN v_n;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_iu_route_dead_duplicates IS
+  'Writes dead letters for events with whose id another event came before. Internal.';
+
 -- fn_iu_route_duplicates(batch, fresh, worker) → (fresh, dead): producers may choose ids, and an id marks its event as
 -- routed; so of several events with one id only the one that is read first is routed. fresh: those of fresh that are
--- the first with their id; dead: how many dead letters ROUTE_DUPLICATE_ID it wrote for the other events of batch that
--- another event with their id came before, in any domain. While the worker reads all events by id (a new cursor, a
--- restored copy), an event that was routed before is recognised by its dead letter, its pending step, or the domain and
--- type of its attempts. Internal.
+-- the first with their id; dead: how many dead letters it wrote for the other events of batch that another event with
+-- their id came before, in any domain. An event of batch that was routed before (a restored copy, a new cursor) is
+-- recognised by its dead letter, its pending step, or the domain and type of its attempts, if every other event with
+-- its id, domain and type has a dead letter; while the worker reads all events by id, only the earlier ones count.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_duplicates(p_batch public.event_outbox[],
   p_fresh public.event_outbox[], p_worker_name text, OUT fresh public.event_outbox[], OUT dead bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
-  v_duplicates uuid[];
+  v_pending text[];
   v_by_id boolean;
 BEGIN
   fresh := p_fresh;
@@ -256,50 +302,38 @@ BEGIN
     AND (SELECT count(DISTINCT u.id) = count(*) FROM unnest(p_fresh) u) THEN
     RETURN;
   END IF;
-  SELECT array_agg(o.id) INTO v_duplicates FROM (
-    SELECT e.id FROM public.event_outbox e
-    WHERE e.id = ANY (ARRAY(SELECT u.id FROM unnest(p_batch) u)) GROUP BY e.id HAVING count(*) > 1) o;
-  IF v_duplicates IS NULL THEN
-    RETURN;
-  END IF;
+  v_pending := public.fn_queue_step_except('event_route'::text);
   v_by_id := EXISTS (SELECT FROM public.iu_route_worker_cursor w
     WHERE w.worker_name = p_worker_name AND w.event_domain = (p_batch[1]).event_domain
       AND (w.restored_after IS NOT NULL
         OR w.system_identifier <> (SELECT s.system_identifier FROM pg_control_system() s)));
   SELECT array_agg(f.e ORDER BY (f.e).id) INTO fresh FROM (
     SELECT DISTINCT ON (u.id) u::public.event_outbox AS e FROM unnest(p_fresh) u ORDER BY u.id, u.created_at) f;
-  INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error,
-    event_domain, worker_name)
-  SELECT u.id, to_jsonb(u), concat_ws(':', p_worker_name, u.id, extract(epoch FROM u.created_at)),
-    'ROUTE_DUPLICATE_ID', 'another event with the same id came before', u.event_domain, p_worker_name
-  FROM unnest(p_batch) u
-  WHERE u.id = ANY (v_duplicates)
-    AND NOT EXISTS (SELECT FROM unnest(fresh) f WHERE (f.id, f.created_at) = (u.id, u.created_at))
-    AND NOT (v_by_id AND (
-      EXISTS (SELECT FROM public.iu_route_dead_letter d WHERE d.event_id = u.id
-        AND d.failure_code <> 'ROUTE_DUPLICATE_ID' AND d.event_domain = u.event_domain
-        AND (d.event_snapshot ->> 'created_at')::timestamptz = u.created_at)
-      OR concat_ws('/', u.id, extract(epoch FROM u.created_at)) = ANY (public.fn_queue_step_except('event_route'::text))
-      OR EXISTS (SELECT FROM public.iu_route_attempt a
-        WHERE (a.event_id, a.event_domain, a.event_type) = (u.id, u.event_domain, u.event_type))
-      AND NOT EXISTS (SELECT FROM public.event_outbox e
-        WHERE (e.id, e.event_domain, e.event_type) = (u.id, u.event_domain, u.event_type)
-          AND e.created_at < u.created_at
-          AND NOT EXISTS (SELECT FROM public.iu_route_dead_letter d WHERE d.event_id = e.id
-            AND d.idempotency_key = concat_ws(':', p_worker_name, e.id, extract(epoch FROM e.created_at))))))
-  ORDER BY u.id, u.created_at
-  ON CONFLICT (idempotency_key) DO NOTHING;
-  GET DIAGNOSTICS dead = ROW_COUNT;
+  dead := public.fn_iu_route_dead_duplicates(ARRAY(
+    SELECT u::public.event_outbox FROM unnest(p_batch) u
+    WHERE NOT EXISTS (SELECT FROM unnest(fresh) f WHERE (f.id, f.created_at) = (u.id, u.created_at))
+      AND concat_ws('/', u.id, extract(epoch FROM u.created_at)) <> ALL (v_pending)
+      AND NOT (u.id::text = ANY (v_pending) -- a target of an earlier release
+        AND NOT EXISTS (SELECT FROM public.event_outbox e WHERE e.id = u.id AND e.created_at <> u.created_at))
+      AND NOT (EXISTS (SELECT FROM public.iu_route_attempt a
+          WHERE (a.event_id, a.event_domain, a.event_type) = (u.id, u.event_domain, u.event_type))
+        AND NOT EXISTS (SELECT FROM public.event_outbox e
+          WHERE (e.id, e.event_domain, e.event_type) = (u.id, u.event_domain, u.event_type)
+            AND (e.created_at < u.created_at OR e.created_at > u.created_at AND NOT v_by_id)
+            AND NOT EXISTS (SELECT FROM public.iu_route_dead_letter d
+              WHERE d.event_id = e.id AND public.fn_iu_route_dead_letter_of(d, e.event_domain, e.created_at))))),
+    p_worker_name);
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_duplicates IS
-  'Writes dead letters for events with whose id another event came before. Internal.';
+  'Of the events of a batch with one id, finds the first and makes dead letters of the others. Internal.';
 
 -- fn_iu_route_worker_run(worker, limit, quick) → {events, attempts, jobs, dead_lettered} or {skipped: why}: routes up
 -- to limit new events of each of the worker's routes, in batches (queue_cursor), each in the order of (created_xid,
 -- id).
 --   concurrency   two runs at once work on different domains
---   bad events    an event that cannot be routed becomes a dead letter; the others are routed
+--   bad events    an event that cannot be routed becomes a dead letter; the others are routed. So does an event with
+--                 whose id another run routes another event at the same time, if both reach one recipient
 --   restore       in a new cluster (a restored copy), all events are read once by id: an event that has attempts or a
 --                 dead letter counts as routed
 --   quick         (fn_queue_tick_run) routes the same events as a full run, but raises if one cannot be routed, and
@@ -408,8 +442,8 @@ BEGIN
     SELECT array_agg(u::public.event_outbox ORDER BY u.id) INTO v_fresh FROM unnest(v_batch) u
     WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = u.id)
       AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = u.id
-        AND (d.failure_code <> 'ROUTE_DUPLICATE_ID' -- else a dead letter of this event, not of another with its id
-          OR d.idempotency_key = concat_ws(':', p_worker_name, u.id, extract(epoch FROM u.created_at))))
+        AND (d.failure_code <> 'ROUTE_DUPLICATE_ID'
+          OR public.fn_iu_route_dead_letter_of(d, u.event_domain, u.created_at)))
       AND u.id <> ALL (v_pending);
     SELECT * INTO v_duplicates FROM public.fn_iu_route_duplicates(v_batch, v_fresh, p_worker_name);
     v_fresh := v_duplicates.fresh;
@@ -461,10 +495,11 @@ COMMENT ON FUNCTION public.fn_iu_route_worker_run IS
   'Ticks iu_outbound_default and staging_outbound: routes new events to their recipients and creates the jobs of '
   'their consumers.';
 
--- fn_step_event_route(limit, only, except) → {attempts, jobs}: a step (quarantine.sql) that routes the events
--- in only, which failed in a batch: ID/created_at in seconds, since other events may have the id; of an earlier release
--- the id alone. It does so even if the route of their domain has been disabled since, because the cursor of the worker
--- has already passed these events. Internal.
+-- fn_step_event_route(limit, only, except) → {attempts, jobs, dead_lettered}: a step (quarantine.sql) that routes the
+-- events in only, which failed in a batch: ID/created_at in seconds, since other events may have the id; of an earlier
+-- release the id alone. It does so even if the route of their domain has been disabled since, because the cursor of the
+-- worker has already passed these events. An event with whose id another event came before becomes a dead letter.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_event_route(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
@@ -472,18 +507,26 @@ DECLARE
   v_out jsonb := '{"attempts": 0, "jobs": 0}'::jsonb;
 BEGIN
   FOR v_part IN
-    SELECT o.worker_name, array_agg(o.e ORDER BY (o.e).id) AS events FROM (
-      -- of several events with the same id only the first; fn_iu_route_duplicates handles the others
-      SELECT DISTINCT ON (e.id) r.worker_name, e::public.event_outbox AS e
+    SELECT o.worker_name, array_agg(o.e ORDER BY (o.e).id) FILTER (WHERE o.first) AS events,
+      array_agg(o.e) FILTER (WHERE o.named AND NOT o.first) AS duplicates
+    FROM (
+      SELECT r.worker_name, e::public.event_outbox AS e, n.named,
+        row_number() OVER (PARTITION BY e.id ORDER BY e.created_at, e.created_xid) = 1
+          AND NOT EXISTS (SELECT FROM public.iu_route_attempt a WHERE a.event_id = e.id)
+          AND NOT EXISTS (SELECT FROM public.iu_route_dead_letter d
+            WHERE d.event_id = e.id AND d.failure_code <> 'ROUTE_DUPLICATE_ID') AS first
       FROM public.event_outbox e JOIN public.iu_outbound_route r ON r.event_domain = e.event_domain
+      CROSS JOIN LATERAL (
+        SELECT concat_ws('/', e.id, extract(epoch FROM e.created_at)) = ANY (p_only) AS named) n
       WHERE e.id = ANY (ARRAY(SELECT split_part(t, '/', 1)::uuid FROM unnest(p_only) t))
-        AND (concat_ws('/', e.id, extract(epoch FROM e.created_at)) = ANY (p_only) OR e.id::text = ANY (p_only))
-      ORDER BY e.id, e.created_at, e.created_xid) o
-    WHERE NOT EXISTS (SELECT FROM public.iu_route_attempt a WHERE a.event_id = (o.e).id)
-      AND NOT EXISTS (SELECT FROM public.iu_route_dead_letter d
-        WHERE d.event_id = (o.e).id AND d.failure_code <> 'ROUTE_DUPLICATE_ID')
+        AND (n.named OR e.id::text = ANY (p_only))) o
     GROUP BY o.worker_name ORDER BY o.worker_name
   LOOP
+    IF v_part.duplicates IS NOT NULL THEN
+      v_out := public.fn_queue_step_sum(v_out, jsonb_build_object('dead_lettered',
+        public.fn_iu_route_dead_duplicates(v_part.duplicates, v_part.worker_name)));
+    END IF;
+    CONTINUE WHEN v_part.events IS NULL;
     v_out := public.fn_queue_step_sum(v_out, (SELECT to_jsonb(r)
       FROM public.fn_iu_route_events(v_part.events, v_part.worker_name) r));
   END LOOP;

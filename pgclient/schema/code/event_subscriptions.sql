@@ -326,7 +326,7 @@ BEGIN
   JOIN public.event_outbox e ON (e.id, e.event_domain, e.event_type) = (a.event_id, a.event_domain, a.event_type)
     AND NOT EXISTS (SELECT FROM public.iu_route_dead_letter d -- another event with the id, which was not routed
       WHERE d.event_id = e.id AND d.failure_code = 'ROUTE_DUPLICATE_ID'
-        AND d.idempotency_key = concat_ws(':', d.worker_name, e.id, extract(epoch FROM e.created_at)))
+        AND public.fn_iu_route_dead_letter_of(d, e.event_domain, e.created_at))
   ORDER BY a.attempted_at DESC, e.occurred_at DESC, e.id;
 END
 $fn$;

@@ -78,7 +78,8 @@ COMMENT ON FUNCTION public.fn_payload_admit IS
   'Refuses a payload whose text is longer than queue.payload.max_bytes. Internal.';
 
 -- fn_payload_raw(kind, id) → the payload as stored; NULL = no such payload. kind: event (a webhook event), dead_letter
--- (of a webhook), event_outbox, event_dead_letter (the event that could not be routed), job, job_dead_letter. Internal.
+-- (of a webhook), event_outbox (of several events with the id the one that was routed), event_dead_letter (the event
+-- that could not be routed), job, job_dead_letter. Internal.
 CREATE OR REPLACE FUNCTION public.fn_payload_raw(p_kind text, p_id text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -108,7 +109,13 @@ BEGIN
     WHEN 'dead_letter' THEN
       SELECT d.payload_snapshot INTO v_payload FROM public.dead_letters d WHERE d.id = v_number;
     WHEN 'event_outbox' THEN
-      SELECT e.safe_payload INTO v_payload FROM public.event_outbox e WHERE e.id = v_uuid;
+      SELECT e.safe_payload INTO v_payload FROM public.event_outbox e WHERE e.id = v_uuid
+      ORDER BY EXISTS (SELECT FROM public.iu_route_dead_letter d WHERE d.event_id = e.id
+          AND d.failure_code = 'ROUTE_DUPLICATE_ID'
+          AND public.fn_iu_route_dead_letter_of(d, e.event_domain, e.created_at)),
+        NOT EXISTS (SELECT FROM public.iu_route_attempt a
+          WHERE (a.event_id, a.event_domain, a.event_type) = (e.id, e.event_domain, e.event_type)), e.created_at
+      LIMIT 1;
     WHEN 'event_dead_letter' THEN
       SELECT d.event_snapshot INTO v_payload FROM public.iu_route_dead_letter d WHERE d.dead_letter_id = v_uuid;
     WHEN 'job' THEN
