@@ -232,6 +232,28 @@ func TestJobLeaseEndsWithItsLastJob(t *testing.T) {
 	leases()
 }
 
+// The count of a lease is lowered with few look-ups of it, whether jobs are left or not.
+func TestJobLeaseIsLookedUpTwice(t *testing.T) {
+	j := newJobs(t)
+	j.jobSubscription("w", "", "", 0, 100)
+	j.put("k", "iu", 3)
+	leased := j.take("w", 3)
+	for _, n := range []int{1, 3} {
+		tx := j.begin(j.root)
+		read := func(sql string) (n int) {
+			require.NoError(t, tx.QueryRow(t.Context(), sql).Scan(&n))
+			return n
+		}
+		const scans = "SELECT seq_scan + idx_scan FROM pg_stat_xact_user_tables WHERE relid = 'public.job_lease'::regclass"
+		before := read(scans)
+		_, err := tx.Exec(t.Context(), "SELECT public.fn_job_lease_less($1::text[]::uuid[])", tokens(leased[:n]))
+		require.NoError(t, err)
+		require.LessOrEqual(t, read(scans)-before, 2, "%d of 3", n)
+		require.Equal(t, 3-n, read("SELECT COALESCE(sum(live), 0) FROM public.job_lease"))
+		require.NoError(t, tx.Rollback(t.Context()))
+	}
+}
+
 func TestJobFailRecordsWhy(t *testing.T) {
 	j := newJobs(t)
 	j.flag("queue.retry.schedule", "100s 200s")

@@ -196,17 +196,19 @@ COMMENT ON FUNCTION public.fn_job_bury IS
   'Moves jobs whose last attempt failed to history, and to job_dead_letter. Internal.';
 
 -- fn_job_lease_less(tokens): lowers live, the number of jobs that a lease still holds, by the number of times that the
--- token of the lease is in the list, and deletes leases without jobs. Internal.
+-- token of the lease is in the list, and deletes leases without jobs. The caller has locked the leases. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_lease_less(p_lease_tokens uuid[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF cardinality(p_lease_tokens) <= 1000 THEN -- the comparisons are the square of it
-    -- usually these are the last jobs of their leases
     DELETE FROM public.job_lease l
     WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = cardinality(array_positions(p_lease_tokens, l.lease_token));
-    IF NOT EXISTS (SELECT FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens)) THEN
-      RETURN;
+    -- usually these were jobs of one lease: either its last ones, or others are left
+    IF NOT FOUND OR EXISTS (SELECT FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens)) THEN
+      UPDATE public.job_lease l SET live = l.live - cardinality(array_positions(p_lease_tokens, l.lease_token))
+      WHERE l.lease_token = ANY (p_lease_tokens);
     END IF;
+    RETURN;
   END IF;
   WITH given AS MATERIALIZED ( -- by token: see job_claim.sql
     SELECT jsonb_object_agg(d.t, d.n) AS of FROM (SELECT t, count(*) AS n FROM unnest(p_lease_tokens) t GROUP BY 1) d
