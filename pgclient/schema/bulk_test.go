@@ -621,6 +621,20 @@ func TestBulkSlowStartLeavesTokensToOthers(t *testing.T) {
 	require.Equal(t, map[bool]int{false: 1, true: 4}, sent)
 }
 
+// While slow starts are off, one that runs limits no endpoint of an operation.
+func TestBulkWhileSlowStartsAreOff(t *testing.T) {
+	h := newHooks(t)
+	slow, deadLetters := h.die("slow", 40)
+	fine, others := h.die("fine", 40)
+	h.exec("UPDATE public.subscriptions SET callback_url = 'http://127.0.0.2:1/hook' WHERE id = $1", fine)
+	require.NoError(t, h.asOwner(`INSERT INTO public.webhook_slow_start (endpoint, began_at, why, rate, step_at, refilled_at)
+		SELECT endpoint, now(), 'test', 1, now(), now() FROM public.subscriptions WHERE id = $1`, slow))
+	h.flag("webhook.slow_start.enabled", "false")
+	b := h.started(append(deadLetters, others...), 20, 0, 0)
+	require.Equal(t, "40 0 0", b.tick(10))
+	require.Equal(t, 20, one[int](h, "SELECT count(*) FROM public.dead_letter_open WHERE subscription_id = $1", slow), "each gets half")
+}
+
 // Every request that an operation causes counts against its rate, retries too; while it is paused,
 // no request is sent.
 func TestBulkRateAtTheSend(t *testing.T) {

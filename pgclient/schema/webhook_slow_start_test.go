@@ -395,7 +395,11 @@ func TestSlowStartIsNotNeeded(t *testing.T) {
 	h.step()
 	suspend()
 	require.Equal(t, "127.0.0.1:1 its suspension ended 100", h.slowStart())
+	const shown = `SELECT (SELECT count(*) FROM public.v_webhook_gate WHERE slow_start_rate IS NOT NULL) || ' ' || (SELECT l ->> 'state'
+		FROM jsonb_array_elements(public.fn_queue_why('webhook 127.0.0.1:1') -> 'links') l WHERE l ->> 'link' = 'slow start')`
+	require.Equal(t, "1 slows", one[string](h, shown))
 	h.flag("webhook.slow_start.enabled", "false")
+	require.Equal(t, "0 clear", one[string](h, shown))
 	require.Len(t, h.claim(200), 200, "off is off, for those that run too")
 	suspend()
 }

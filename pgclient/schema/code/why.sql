@@ -169,7 +169,8 @@ BEGIN
         p_text => CASE WHEN v_gate.limited THEN 'rate limit ' || v_gate.rate || '/s' ELSE 'no rate limit' END,
         p_detail => NULL, p_keys => '7 M',
         p_do => format('qtop webhook limit %s --per-second N --reason R', v_subs[1]));
-    SELECT w.* INTO v_slow FROM public.webhook_slow_start w WHERE w.endpoint = p_endpoint;
+    SELECT w.* INTO v_slow FROM public.webhook_slow_start w
+    WHERE w.endpoint = p_endpoint AND public.fn_cfg_bool('webhook.slow_start.enabled');
     v_links := v_links || public.fn_why_link(
       p_link => 'slow start'::text,
       p_state => CASE WHEN v_slow.endpoint IS NULL THEN 'clear' ELSE 'slows' END,
