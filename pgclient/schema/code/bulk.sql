@@ -488,13 +488,13 @@ BEGIN
             JOIN public.queue_bulk_operation o USING (operation_id)
             WHERE q.dead_letter_id = s.requeued_from_dead_letter_id AND o.state = 'paused')))
   ), share AS MATERIALIZED (
-    -- Over many ticks the shares add up to the pace, also if it is less than one item per tick. The turns differ,
+    -- Over many ticks the shares add up to the pace, also if it is less than one item per tick. The phases differ,
     -- because one tick may have fewer items than there are endpoints.
     SELECT o.sub, CASE WHEN o.probes THEN 1 WHEN o.pace < 1
-      THEN floor((v_op.handled + p_n) * o.pace + o.turn) - floor(v_op.handled * o.pace + o.turn) END AS items,
+      THEN floor((v_op.handled + p_n) * o.pace + o.phase) - floor(v_op.handled * o.pace + o.phase) END AS items,
       o.lanes, o.probes
     FROM (SELECT o.*, count(*) OVER () AS lanes,
-      row_number() OVER (ORDER BY o.sub) / (count(*) OVER ())::numeric AS turn FROM open o) o
+      row_number() OVER (ORDER BY o.sub) / (count(*) OVER ())::numeric AS phase FROM open o) o
   ), part AS (
     -- not more rows than are needed, even if there are many endpoints
     SELECT p.item_no, p.target, row_number() OVER (PARTITION BY h.sub ORDER BY p.item_no) AS nth_of_endpoint, h.items
