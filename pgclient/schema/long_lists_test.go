@@ -3,6 +3,7 @@
 package schema_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -117,7 +118,13 @@ func TestLongListsOfDeliveries(t *testing.T) {
 		UPDATE public.listed l SET dead_letter = d.id FROM public.dead_letters d WHERE d.saga_id = l.saga_id`)
 	h.exec("VACUUM ANALYZE")
 	deadLetters := listed("dead_letter")
-	linear(t, h.db, "requeue", "SELECT public.fn_dead_letter_requeue("+deadLetters+", 'ann', 'x')")
+	const requeue = "SELECT public.fn_dead_letter_requeue(%s, 'ann', 'x')"
+	linear(t, h.db, "requeue", fmt.Sprintf(requeue, deadLetters))
+	h.exec(fmt.Sprintf(requeue, deadLetters))
+	h.exec("VACUUM ANALYZE")
+	const undo = "SELECT public.fn_dead_letter_requeue_undo(%s, 'ann', 'x')"
+	linear(t, h.db, "undo of a requeue", fmt.Sprintf(undo, deadLetters))
+	h.exec(fmt.Sprintf(undo, deadLetters))
 	linear(t, h.db, "resolve", "SELECT public.fn_dead_letter_resolve("+deadLetters+", 'abandoned', 'x', 'ann'); SELECT public.fn_dead_letter_reopen("+deadLetters+", 'ann', 'x')")
 }
 

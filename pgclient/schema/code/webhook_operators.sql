@@ -203,22 +203,25 @@ BEGIN
     PERFORM 1 FROM public.dead_letters WHERE id = ANY (v_ids) ORDER BY id FOR NO KEY UPDATE;
     -- The orchestrator skips the sagas that are locked here. Sagas that have started are not locked: the orchestrator
     -- changes them in another order.
-    v_locked := ARRAY(SELECT s.id FROM public.webhook_delivery_sagas s
-      WHERE s.requeued_from_dead_letter_id = ANY (v_ids) AND s.status = 'Pending' ORDER BY s.id FOR UPDATE SKIP LOCKED);
+    -- one look-up for each: with = ANY, each pending saga would be compared with the whole list
+    v_sagas := ARRAY(SELECT s.id FROM unnest(v_ids) AS r (id) CROSS JOIN LATERAL (SELECT x.id, x.status
+      FROM public.webhook_delivery_sagas x WHERE x.requeued_from_dead_letter_id = r.id OFFSET 0) s
+      WHERE s.status = 'Pending');
+    v_locked := ARRAY(SELECT s.id FROM unnest(v_sagas) AS r (id) CROSS JOIN LATERAL (SELECT x.id
+      FROM public.webhook_delivery_sagas x WHERE x.id = r.id AND x.status = 'Pending' FOR UPDATE SKIP LOCKED) s);
   END IF;
   SELECT array_agg(CASE
       WHEN c.new_saga_id IS NULL THEN COALESCE(c.why, 'not requeued: there is nothing to undo')
       WHEN s.status <> 'Pending' OR s.attempt_count > 0
         OR EXISTS (SELECT 1 FROM public.webhook_delivery_jobs j WHERE j.saga_id = s.id)
       THEN format('saga %s has started (%s): it cannot be recalled', s.id, s.status)
-      WHEN NOT v_dry AND k.id IS NULL
+      WHEN NOT v_dry AND (s.id IN (SELECT unnest(v_locked))) IS NOT TRUE
       THEN format('another transaction, such as a run of the orchestrator, changes saga %s at this moment: try again',
         c.new_saga_id) END ORDER BY c.id),
     array_agg(s.id ORDER BY c.id)
   INTO v_why, v_sagas
   FROM public.fn_webhook_dead_letter_closed_by(v_ids) c
-  LEFT JOIN public.webhook_delivery_sagas s ON s.id = c.new_saga_id
-  LEFT JOIN unnest(v_locked) AS k (id) ON k.id = s.id;
+  LEFT JOIN public.webhook_delivery_sagas s ON s.id = c.new_saga_id;
 
   IF NOT v_dry THEN
     DELETE FROM public.dead_letter_requeues q USING unnest(v_ids, v_why) AS r (id, why)
