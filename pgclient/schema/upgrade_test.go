@@ -307,8 +307,8 @@ func TestUpgradeOfCursors(t *testing.T) {
 		WHERE NOT EXISTS (SELECT FROM public.webhook_delivery_sagas g WHERE g.event_id = e.id AND g.subscription_id = s.id)`))
 }
 
-// A flag that an operator set in the previous release is pinned; one that is set for a while, and will
-// revert to its default, is not.
+// A flag that an operator set in the previous release does not follow its default; one that is set for
+// a while, and will revert to its default, does.
 func TestUpgradeOfFlags(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Released(t)
@@ -326,9 +326,9 @@ func TestUpgradeOfFlags(t *testing.T) {
 		require.NoError(t, err, sql)
 	}
 	up(t, db, schema.Current())
-	var pinned []string
-	require.NoError(t, conn.QueryRow(t.Context(), "SELECT array_agg(key ORDER BY key) FROM public.dot_config WHERE pinned AND key = ANY ("+keys+")").Scan(&pinned))
-	require.Equal(t, []string{"webhook.max_attempts"}, pinned)
+	var follows []string
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT array_agg(key ORDER BY key) FROM public.dot_config_follows WHERE key = ANY ("+keys+")").Scan(&follows))
+	require.Equal(t, []string{"webhook.lease_seconds"}, follows)
 }
 
 // Only an edited function is installed again; nothing else is touched.

@@ -7,9 +7,11 @@ COMMENT ON COLUMN public.dot_config.value IS
   'text; booleans are true and false; any other text of a boolean counts as false';
 COMMENT ON COLUMN public.dot_config.updated_by IS
   'the person who set the value, also for a while that is over, or migration';
-COMMENT ON COLUMN public.dot_config.pinned IS
-  'a person chose the value, or the one that it reverts to: it stays when a release changes the default';
-GRANT SELECT ON public.dot_config, public.dot_config_rule, public.dot_config_revert TO
+COMMENT ON TABLE public.dot_config_follows IS
+  'Flags that a person set only for a while: they follow when a release changes their default. A flag that nobody has '
+  'set (updated_by is migration) follows too.';
+COMMENT ON COLUMN public.dot_config_follows.key IS 'the flag';
+GRANT SELECT ON public.dot_config, public.dot_config_rule, public.dot_config_revert, public.dot_config_follows TO
   :"queue_viewer", :"workflow_admin", :"dead_letter_operator", :"dot_executor", :"subscription_admin";
 
 COMMENT ON TABLE public.dot_config_rule IS
@@ -117,8 +119,9 @@ $fn$;
 COMMENT ON FUNCTION public.fn_cfg_readable IS 'Whether a value fits the kind and the bounds of its key. Internal.';
 
 -- fn_dot_config_seed(key, kind, default, description, switch, choices): declares a flag. An existing flag keeps its
--- value, unless the value is the default of the previous release and nobody has chosen it (pinned). A flag that will
--- revert to that default, and is not pinned, reverts to the new one. Only seeds.sql calls it.
+-- value, unless the value is the default of the previous release and nobody has chosen it: nobody has set it, or only
+-- for a while (dot_config_follows). Such a flag that will revert to that default reverts to the new one. Only seeds.sql
+-- calls it.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_seed(
   p_key text, p_kind text, p_default text, p_description text,
   p_switch boolean DEFAULT false, p_choices text[] DEFAULT NULL) RETURNS void
@@ -131,11 +134,15 @@ BEGIN
   UPDATE public.dot_config c SET value = p_default, updated_at = clock_timestamp(), updated_by = 'migration'
   FROM public.dot_config_rule r
   WHERE c.key = p_key AND r.key = p_key AND r.default_value <> p_default AND c.value = r.default_value
-    AND NOT c.pinned AND NOT EXISTS (SELECT FROM public.dot_config_revert v WHERE v.key = p_key);
+    AND (c.updated_by = 'migration' OR EXISTS (SELECT FROM public.dot_config_follows f WHERE f.key = p_key))
+    AND NOT EXISTS (SELECT FROM public.dot_config_revert v WHERE v.key = p_key);
+  IF FOUND THEN
+    DELETE FROM public.dot_config_follows WHERE key = p_key;
+  END IF;
   UPDATE public.dot_config_revert v SET revert_to = p_default
-  FROM public.dot_config_rule r JOIN public.dot_config c USING (key)
+  FROM public.dot_config_rule r
   WHERE v.key = p_key AND r.key = p_key AND r.default_value <> p_default AND v.revert_to = r.default_value
-    AND NOT c.pinned;
+    AND EXISTS (SELECT FROM public.dot_config_follows f WHERE f.key = p_key);
   UPDATE public.dot_config_rule SET kind = p_kind, default_value = p_default, choices = p_choices, switch = p_switch
   WHERE key = p_key
     AND (kind, default_value, choices, switch) IS DISTINCT FROM (p_kind, p_default, p_choices, p_switch);
@@ -169,7 +176,6 @@ BEGIN
   END IF;
   NEW.updated_at := clock_timestamp();
   NEW.updated_by := session_user;
-  NEW.pinned := true;
   RETURN NEW;
 END
 $fn$;
@@ -196,6 +202,7 @@ BEGIN
       p_reason => 'table truncated by hand', p_filter => NULL::text, p_frozen_count => NULL::bigint,
       p_before => NULL::jsonb, p_after => NULL::jsonb, p_outcome => 'done'::text);
     DELETE FROM public.dot_config_revert;
+    DELETE FROM public.dot_config_follows;
     RETURN NULL;
   END IF;
   PERFORM public.fn_operator_audit(
@@ -205,6 +212,7 @@ BEGIN
     p_after => CASE WHEN TG_OP <> 'DELETE' THEN jsonb_build_object('value', NEW.value) END,
     p_filter => NULL::text, p_frozen_count => NULL::bigint, p_outcome => 'done'::text);
   DELETE FROM public.dot_config_revert WHERE key IN (OLD.key, NEW.key);
+  DELETE FROM public.dot_config_follows WHERE key IN (OLD.key, NEW.key);
   RETURN NULL;
 END
 $fn$;
@@ -377,10 +385,14 @@ BEGIN
       p_switch => v_rule.switch, p_choices => v_rule.choices);
   END IF;
   v_at := clock_timestamp();
-  INSERT INTO public.dot_config AS c (key, value, updated_at, updated_by, pinned)
-  VALUES (p_key, p_value, v_at, v_actor, p_expires_at IS NULL)
+  INSERT INTO public.dot_config AS c (key, value, updated_at, updated_by) VALUES (p_key, p_value, v_at, v_actor)
   ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at,
-    updated_by = excluded.updated_by, pinned = c.pinned OR excluded.pinned;
+    updated_by = excluded.updated_by;
+  IF p_expires_at IS NULL THEN
+    DELETE FROM public.dot_config_follows WHERE key = p_key;
+  ELSIF COALESCE(v_row.updated_by, 'migration') = 'migration' THEN
+    INSERT INTO public.dot_config_follows (key) VALUES (p_key) ON CONFLICT DO NOTHING;
+  END IF;
 
   -- If the current value is itself temporary, revert_to does not change.
   DELETE FROM public.dot_config_revert WHERE key = p_key RETURNING * INTO v_pending;

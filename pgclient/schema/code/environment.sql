@@ -37,10 +37,10 @@ DECLARE
   v_before text;
 BEGIN
   SELECT c.value INTO v_before FROM public.dot_config c WHERE c.key = 'queue.environment' FOR UPDATE;
-  INSERT INTO public.dot_config AS c (key, value, updated_at, updated_by, pinned)
-  VALUES ('queue.environment', p_value, clock_timestamp(), p_actor, true)
+  INSERT INTO public.dot_config AS c (key, value, updated_at, updated_by)
+  VALUES ('queue.environment', p_value, clock_timestamp(), p_actor)
   ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at,
-    updated_by = excluded.updated_by, pinned = true;
+    updated_by = excluded.updated_by;
   RETURN public.fn_operator_audit(
     p_action => 'environment_set'::text, p_target => 'queue.environment'::text, p_actor => p_actor,
     p_reason => p_reason, p_filter => NULL::text, p_frozen_count => NULL::bigint,

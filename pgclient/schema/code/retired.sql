@@ -31,9 +31,9 @@ CREATE OR REPLACE FUNCTION public.fn_dot_config_waits(p_key text, p_base text, p
   p_cap_default text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  INSERT INTO public.dot_config (key, value, description, updated_at, updated_by, pinned)
+  INSERT INTO public.dot_config (key, value, description, updated_at, updated_by)
   SELECT p_key, w.list, 'how long to wait after each failed attempt', greatest(b.updated_at, c.updated_at),
-    CASE WHEN c.updated_at > b.updated_at THEN c.updated_by ELSE b.updated_by END, true
+    CASE WHEN c.updated_at > b.updated_at THEN c.updated_by ELSE b.updated_by END
   FROM public.dot_config b JOIN public.dot_config c ON c.key = p_cap
   CROSS JOIN LATERAL (
     SELECT string_agg(least(c.value::bigint, b.value::bigint * 2 ^ n)::bigint || 's', ' ' ORDER BY n) AS list
