@@ -223,13 +223,25 @@ func TestHostIsBackInTimeForManyEndpoints(t *testing.T) {
 		return answer
 	}
 	const register = "SELECT public.fn_queue_host_register('h', gen_random_uuid(), 'v', '{webhook_worker}')::text"
-	require.NotContains(t, ask(register), "refused")
-	require.Equal(t, endpoints, one[int](h, "SELECT count(*) FROM public.webhook_slow_start WHERE rate = 1"))
+	const running, begun = "host-7.example", "host-9.example"
+	// begin calls it until it begins as many slow starts: on a busy machine its time may be over before
+	begin := func(call string, want int) {
+		t.Helper()
+		for n := 1; ; n++ {
+			require.NoError(t, h.asOwner("UPDATE public.queue_host SET last_seen_at = now() - interval '2 minutes'"))
+			require.NoError(t, h.asOwner("DELETE FROM public.webhook_slow_start WHERE endpoint <> '"+running+"'"))
+			require.NotContains(t, ask(call), "refused")
+			if got := one[int](h, "SELECT count(*) FROM public.webhook_slow_start WHERE rate = 1"); got == want || n == 5 {
+				require.Equal(t, want, got)
+				return
+			}
+		}
+	}
+	begin(register, endpoints)
 	ask("SELECT count(*)::text FROM public.fn_webhook_job_claim('test', 100)")
 	require.Equal(t, 100, one[int](h, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Leased'"))
 
 	// another session has locked one that runs, and has just begun another: the others begin
-	const running, begun = "host-7.example", "host-9.example"
 	require.NoError(t, h.asOwner("DELETE FROM public.webhook_slow_start WHERE endpoint <> '"+running+"'"))
 	tx, err := h.root.Begin(t.Context())
 	require.NoError(t, err)
@@ -243,10 +255,7 @@ func TestHostIsBackInTimeForManyEndpoints(t *testing.T) {
 		"SELECT public.fn_queue_host_beat('h', (SELECT q.instance FROM public.queue_host q WHERE q.host_id = 'h'), '{webhook_worker}', 0, '{}')::text",
 		register,
 	} {
-		require.NoError(t, h.asOwner("UPDATE public.queue_host SET last_seen_at = now() - interval '2 minutes'"))
-		require.NoError(t, h.asOwner("DELETE FROM public.webhook_slow_start WHERE endpoint <> '"+running+"'"))
-		require.NotContains(t, ask(call), "refused", "a lock delays it")
-		require.Equal(t, endpoints-1, one[int](h, "SELECT count(*) FROM public.webhook_slow_start"))
+		begin(call, endpoints-1) // a lock delays it no longer
 	}
 }
 

@@ -142,27 +142,36 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' A
 DECLARE
   v_now timestamptz := clock_timestamp();
   v_since timestamptz := v_now - interval '60 seconds';
-  v_endpoint text;
-  v_rate double precision;
+  v_endpoints text[];
+  v_rates double precision[];
 BEGIN
-  IF EXISTS (SELECT FROM public.queue_tick_worker w WHERE w.worker_name = 'webhook_worker' AND w.last_run_at < v_since)
+  IF public.fn_cfg_bool('webhook.slow_start.enabled')
+    AND EXISTS (SELECT FROM public.queue_tick_worker w
+      WHERE w.worker_name = 'webhook_worker' AND w.last_run_at < v_since)
     AND NOT EXISTS (SELECT FROM public.queue_host q WHERE 'webhook_worker' = ANY (q.loops || q.last_loops)
       AND COALESCE(q.stopped_at, q.last_seen_at) > v_since)
     AND NOT EXISTS (SELECT FROM public.webhook_endpoint_state t
       WHERE greatest(t.last_success_at, t.last_failure_at) > v_since) THEN
+    SELECT array_agg(u.endpoint ORDER BY u.endpoint), array_agg(u.usual_rate ORDER BY u.endpoint)
+    INTO v_endpoints, v_rates FROM public.fn_webhook_usual_rates(NULL::bigint[]) u WHERE u.slow_start;
     PERFORM set_config('lock_timeout', '20ms', true); -- undone when this function returns
-    FOR v_endpoint, v_rate IN
-      SELECT u.endpoint, u.usual_rate FROM public.fn_webhook_usual_rates(NULL::bigint[]) u WHERE u.slow_start
-      ORDER BY u.endpoint
-    LOOP
-      EXIT WHEN clock_timestamp() > v_now + interval '3 seconds';
+    FOR v_i IN 0 .. COALESCE(cardinality(v_endpoints), -1) LOOP -- 0: all in one; each alone only if that fails
+      IF clock_timestamp() > v_now + interval '3 seconds' THEN
+        RAISE LOG 'qtop: slow starts from % on did not begin: there was no time left', v_endpoints[greatest(v_i, 1)];
+        EXIT;
+      END IF;
       BEGIN
         INSERT INTO public.webhook_slow_start (endpoint, began_at, why, rate, step_at, refilled_at)
-        VALUES (v_endpoint, v_now, 'no host sent webhooks for a minute', v_rate, v_now, v_now)
+        SELECT u.endpoint, v_now, 'no host sent webhooks for a minute', u.rate, v_now, v_now
+        FROM unnest(CASE v_i WHEN 0 THEN v_endpoints ELSE v_endpoints[v_i:v_i] END,
+          CASE v_i WHEN 0 THEN v_rates ELSE v_rates[v_i:v_i] END) AS u (endpoint, rate)
         ON CONFLICT (endpoint) DO UPDATE SET began_at = excluded.began_at, why = excluded.why, rate = excluded.rate,
           step_at = excluded.step_at, delivered = 0, failed = 0, tokens = 1, refilled_at = excluded.refilled_at;
+        EXIT WHEN v_i = 0;
       EXCEPTION WHEN lock_not_available THEN
-        RAISE LOG 'qtop: the slow start of % could not begin: %', v_endpoint, SQLERRM;
+        IF v_i > 0 THEN
+          RAISE LOG 'qtop: the slow start of % could not begin: %', v_endpoints[v_i], SQLERRM;
+        END IF;
       END;
     END LOOP;
   END IF;
