@@ -45,9 +45,9 @@ func later(d time.Duration, msg tea.Msg) tea.Cmd {
 	return tea.Tick(d, func(time.Time) tea.Msg { return msg })
 }
 
-// within returns a command that calls ask with a context that ends after d.
-func (m *calls) within(d time.Duration, ask func(context.Context, Store) tea.Msg) tea.Cmd {
-	ctx, s := m.ctx, m.store
+// within returns a command that calls ask with a context that ends with ctx, or after d.
+func (m *calls) within(ctx context.Context, d time.Duration, ask func(context.Context, Store) tea.Msg) tea.Cmd {
+	s := m.store
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(ctx, d)
 		defer cancel()
@@ -57,7 +57,7 @@ func (m *calls) within(d time.Duration, ask func(context.Context, Store) tea.Msg
 
 func (m *calls) readSnapshot(maxAge time.Duration) tea.Cmd {
 	now := m.o.Now
-	return m.within(snapshotDeadline, func(ctx context.Context, s Store) tea.Msg {
+	return m.within(m.ctx, snapshotDeadline, func(ctx context.Context, s Store) tea.Msg {
 		start := now()
 		p, err := s.Snapshot(ctx, maxAge)
 		return snapshotMsg{p, err, now().Sub(start)}
@@ -65,14 +65,14 @@ func (m *calls) readSnapshot(maxAge time.Duration) tea.Cmd {
 }
 
 func (m *calls) readPast(trip int, at time.Time, steps int) tea.Cmd {
-	return m.within(listDeadline, func(ctx context.Context, s Store) tea.Msg {
+	return m.within(m.ctx, listDeadline, func(ctx context.Context, s Store) tea.Msg {
 		p, first, err := s.SnapshotAt(ctx, at, steps)
 		return pastMsg{trip, steps, p, first, err}
 	})
 }
 
 func (m *calls) readSession() tea.Cmd {
-	return m.within(snapshotDeadline, func(ctx context.Context, s Store) tea.Msg {
+	return m.within(m.ctx, snapshotDeadline, func(ctx context.Context, s Store) tea.Msg {
 		p, err := s.List(ctx, queue.Query{Kind: queue.ListSession})
 		return sessionMsg{queue.Of[*queue.Session](p), err}
 	})
@@ -88,15 +88,11 @@ func (m *calls) readList(ctx context.Context, read int, q queue.Query, more bool
 
 // forAction returns a command that calls ask in the time that the action a may take.
 func (m *calls) forAction(ctx context.Context, a queue.ActionID, ask func(context.Context, Store) tea.Msg) tea.Cmd {
-	s, long := m.store, m.actions.ByID(a).Long
-	return func() tea.Msg {
-		if long {
-			return ask(ctx, s)
-		}
-		ctx, cancel := context.WithTimeout(ctx, actionDeadline)
-		defer cancel()
-		return ask(ctx, s)
+	if !m.actions.ByID(a).Long {
+		return m.within(ctx, actionDeadline, ask)
 	}
+	s := m.store
+	return func() tea.Msg { return ask(ctx, s) }
 }
 
 // plan makes a plan for a dialog. The end of ctx ends it.
