@@ -60,8 +60,8 @@ func TestDoctorOnLogins(t *testing.T) {
 		{"ALTER SYSTEM SET log_statement = 'mod'", "", ""},
 		{"SELECT pg_reload_conf()", "note setting: the configuration of the server sets log_statement = mod: payloads", "set it back in the configuration"},
 		{"ALTER ROLE " + login + " CREATEROLE BYPASSRLS", "note wide login: " + login + " has CREATEROLE, BYPASSRLS", "ALTER ROLE " + login + " NOCREATEROLE NOBYPASSRLS"},
-		{"CREATE ROLE old LOGIN IN ROLE router_worker", "note members: router_worker: old", "REVOKE router_worker FROM old"},
-		{`CREATE ROLE "app-host" LOGIN IN ROLE lease_reset_cleaner`, "note members: lease_reset_cleaner: app-host", `REVOKE lease_reset_cleaner FROM "app-host"`},
+		{"CREATE ROLE old LOGIN IN ROLE router_worker", "note members: router_worker: old", `REVOKE "router_worker" FROM "old"`},
+		{`CREATE ROLE "app-host" LOGIN IN ROLE lease_reset_cleaner`, "note members: lease_reset_cleaner: app-host", `REVOKE "lease_reset_cleaner" FROM "app-host"`},
 		{"GRANT webhook_worker TO " + login, "note wide login: " + login + " works (webhook_worker) and administers (workflow_admin)", "a separate login"},
 		{"GRANT queue_owner TO " + login, "note wide login: " + login + " is a member of queue_owner", "REVOKE queue_owner"},
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -64,16 +63,11 @@ func roleFindings(ctx context.Context, x patient) []finding {
 	return out
 }
 
-// plainName matches the names that SQL reads as they are, reserved words aside.
-var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
-
 // quoted returns names as a list of roles in SQL.
 func quoted(names ...string) string {
-	list := slices.Clone(names)
-	for i, n := range list {
-		if !plainName.MatchString(n) {
-			list[i] = pgx.Identifier{n}.Sanitize()
-		}
+	list := make([]string, len(names))
+	for i, n := range names {
+		list[i] = pgx.Identifier{n}.Sanitize()
 	}
 	return strings.Join(list, ", ")
 }
