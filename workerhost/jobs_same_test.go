@@ -59,8 +59,24 @@ func TestJobsOfTheSameProcess(t *testing.T) {
 	require.NoError(t, h.stop())
 }
 
-// A job is claimed in the transaction that enqueues it: the times of both are the time of one
-// transaction.
+// enqueuesUntilTogether enqueues jobs, at most so many, until one is claimed in the transaction that
+// enqueues it: then the times of both are the time of that transaction. It returns how many it has
+// enqueued; others more are in progress beside them.
+func (h *hosted) enqueuesUntilTogether(w *world, most, others int) int {
+	w.t.Helper()
+	for n := range most { // while a claim of the loop is under way, no claim shares a transaction
+		_, _, err := h.jobs.Enqueue(w.t.Context(), jobOf(n))
+		require.NoError(w.t, err)
+		w.becomes(n+1+others, jobsOf, "in_progress")
+		if w.int("SELECT count(*)::int FROM public.job_queue q JOIN public.job_lease l ON q.job_id = ANY (l.job_ids) WHERE l.claimed_at = q.enqueued_at") > 0 {
+			return n + 1
+		}
+	}
+	w.t.Fatalf("none of %d jobs was claimed in the transaction that enqueued it", most)
+	return 0
+}
+
+// A job is claimed in the transaction that enqueues it.
 func TestJobsOfTheSameProcessTogether(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -69,14 +85,7 @@ func TestJobsOfTheSameProcessTogether(t *testing.T) {
 		"step": handler.Func(func(context.Context, handler.Job) error { <-done; return nil }),
 	}})
 	eventually(t, func() bool { return !h.status("job_executor").LastTick.IsZero() }, "it does not run")
-	n, together := 0, 0
-	for ; n < 90 && together == 0; n++ { // while a claim of the loop is under way, no claim shares a transaction
-		_, _, err := h.jobs.Enqueue(t.Context(), jobOf(n))
-		require.NoError(t, err)
-		w.becomes(n+1, jobsOf, "in_progress")
-		together = w.int("SELECT count(*)::int FROM public.job_queue q JOIN public.job_lease l ON q.job_id = ANY (l.job_ids) WHERE l.claimed_at = q.enqueued_at")
-	}
-	require.Positive(t, together)
+	n := h.enqueuesUntilTogether(w, 90, 0)
 	close(done)
 	w.becomes(n, jobsOf, "succeeded")
 	require.NoError(t, h.stop())
@@ -98,14 +107,7 @@ func TestJobsOfTheSameProcessBesideASuspect(t *testing.T) {
 	h := runHost(t, w.both(), workerhost.Options{Loops: []string{"job_executor"}, Handlers: map[string]handler.Handler{"step": wait, "suspect": wait}})
 	w.becomes(1, jobsOf, "in_progress")
 	suspect()
-	n, together := 0, 0
-	for ; n < 60 && together == 0; n++ { // while a claim of the loop is under way, no claim shares a transaction
-		_, _, err := h.jobs.Enqueue(t.Context(), jobOf(n))
-		require.NoError(t, err)
-		w.becomes(n+2, jobsOf, "in_progress")
-		together = w.int("SELECT count(*)::int FROM public.job_queue q JOIN public.job_lease l ON q.job_id = ANY (l.job_ids) WHERE l.claimed_at = q.enqueued_at")
-	}
-	require.Positive(t, together)
+	n := h.enqueuesUntilTogether(w, 60, 1)
 	require.Equal(t, "queued", w.text("SELECT string_agg(status, ' ') FROM public.job_queue WHERE job_kind = 'suspect' AND status <> 'in_progress'"))
 	close(done)
 	w.becomes(n+2, jobsOf, "succeeded")

@@ -169,7 +169,7 @@ func (a *app) canShow() error {
 		return usage(fmt.Sprintf("this machine has no description of the terminal TERM=%q", t), "env TERM",
 			"set TERM to what it is (xterm-256color, say), or use --accessible for plain lines")
 	}
-	for until := time.Now().Add(sizeWithin); ; time.Sleep(sizeWithin / 50) {
+	for until := time.Now().Add(sizeWithin); ; time.Sleep(sizeWithin / 50) { // between two looks
 		w, h, err := term.GetSize(os.Stdout.Fd())
 		if err != nil || w > 0 && h > 0 {
 			return nil

@@ -50,16 +50,25 @@ func TestUnknownTerminal(t *testing.T) {
 	require.NotContains(t, string(s.raw.b), "\x1b[?1049h")
 }
 
-// In a terminal that reports no size, such as a serial console, nothing could be drawn.
-func TestTerminalWithoutSize(t *testing.T) {
-	t.Parallel()
-	cmd := qtop(t, "host=/nowhere dbname=none")
+// withoutSize starts the console in a terminal that reports no size.
+func withoutSize(t *testing.T) (cmd *exec.Cmd, tty *os.File) {
+	t.Helper()
+	cmd = qtop(t, "host=/nowhere dbname=none")
 	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{})
 	require.NoError(t, err)
-	defer tty.Close()
 	endless := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
-	defer endless.Stop()
+	t.Cleanup(func() {
+		endless.Stop()
+		_ = tty.Close()
+	})
+	return cmd, tty
+}
+
+// In a terminal that reports no size, such as a serial console, nothing could be drawn.
+func TestTerminalWithoutSize(t *testing.T) {
+	t.Parallel()
+	cmd, tty := withoutSize(t)
 	out, _ := io.ReadAll(tty) // the end of the terminal is an error on Linux
 	_ = cmd.Wait()
 	require.Equal(t, 2, cmd.ProcessState.ExitCode(), "%s", out)
@@ -69,14 +78,8 @@ func TestTerminalWithoutSize(t *testing.T) {
 // A terminal in a container gets its size a moment after the program starts.
 func TestTerminalThatIsSizedLate(t *testing.T) {
 	t.Parallel()
-	cmd := qtop(t, "host=/nowhere dbname=none")
-	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
-	tty, err := pty.StartWithSize(cmd, &pty.Winsize{})
-	require.NoError(t, err)
-	defer tty.Close()
-	endless := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
-	defer endless.Stop()
-	time.Sleep(300 * time.Millisecond)
+	cmd, tty := withoutSize(t)
+	time.Sleep(300 * time.Millisecond) // most likely the program has looked at the size by then
 	require.NoError(t, pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 80}))
 	const screen = "\x1b[?1049h"
 	var out []byte

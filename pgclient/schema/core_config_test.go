@@ -239,16 +239,21 @@ func TestConfigExpiryToDefault(t *testing.T) {
 	seed := func(value string) {
 		c.exec("SELECT public.fn_dot_config_seed($1::text, 'integer', $2::text, '')", key, value)
 	}
-	for _, before := range []bool{false, true} {
-		call(t, c.root, "public.fn_dot_config_set($1::text, '3', 'ann', 'for a while', now() + interval '1 hour')", key)
+	// forAWhile sets the flag for a while; the default becomes value before or after the revert
+	forAWhile := func(actor, value string, before bool) {
+		t.Helper()
+		call(t, c.root, "public.fn_dot_config_set($1::text, '3', $2::text, 'for a while', now() + interval '1 hour')", key, actor)
 		if before {
-			seed("8")
+			seed(value)
 		}
 		c.exec("UPDATE public.dot_config_revert SET revert_at = now()")
 		require.EqualValues(t, 1, call(t, c.root, "public.fn_dot_config_expire()")["reverted"])
 		if !before {
-			seed("7")
+			seed(value)
 		}
+	}
+	for _, before := range []bool{false, true} {
+		forAWhile("ann", map[bool]string{false: "7", true: "8"}[before], before)
 		require.Equal(t, map[bool]string{false: "7 migration", true: "8 ann"}[before], get[string](c, "SELECT value || ' ' || updated_by FROM public.dot_config WHERE key = $1", key))
 	}
 	seed("9")
@@ -260,15 +265,7 @@ func TestConfigExpiryToDefault(t *testing.T) {
 			seed("9")
 			setFlag(t, c.root, key, "5")
 			setFlag(t, c.root, key, chosen)
-			call(t, c.root, "public.fn_dot_config_set($1::text, '3', 'bob', 'for a while', now() + interval '1 hour')", key)
-			if before {
-				seed("11")
-			}
-			c.exec("UPDATE public.dot_config_revert SET revert_at = now()")
-			require.EqualValues(t, 1, call(t, c.root, "public.fn_dot_config_expire()")["reverted"])
-			if !before {
-				seed("11")
-			}
+			forAWhile("bob", "11", before)
 			require.Equal(t, chosen+" bob", get[string](c, "SELECT value || ' ' || updated_by FROM public.dot_config WHERE key = $1", key), before)
 		}
 	}
