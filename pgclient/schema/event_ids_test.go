@@ -180,3 +180,33 @@ func TestPayloadOfAnIDThatIsThereTwice(t *testing.T) {
 		})
 	}
 }
+
+// Of two dead letters whose events have one id, a replay routes one and refuses the other, in one call
+// or in two, whether or not the events have a recipient in common.
+func TestReplayOfTwoEventsWithOneID(t *testing.T) {
+	for name, everyDomain := range map[string]bool{"one recipient": true, "no common recipient": false} {
+		t.Run(name, func(t *testing.T) {
+			c := newRoutes(t)
+			if everyDomain {
+				c.exec("UPDATE public.event_subscription SET event_domain = NULL WHERE recipient_ref = 'user:ann'")
+			}
+			c.twin("iu")
+			c.twin("staging")
+			c.exec(`INSERT INTO public.iu_route_dead_letter (dead_letter_id, event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
+				SELECT CASE r.event_domain WHEN 'iu' THEN '00000000-0000-4000-8000-00000000000a' ELSE '00000000-0000-4000-8000-00000000000b' END::uuid,
+					e.id, to_jsonb(e), r.worker_name || ':' || e.id, 'ROUTE_22000', 'no', r.event_domain, r.worker_name
+				FROM public.event_outbox e JOIN public.iu_outbound_route r USING (event_domain)`)
+			replay := func(ids string) string {
+				return outcomes(call(t, c.root, "public.fn_iu_route_dead_letter_replay($1::text::uuid[], 'ann', 'cured')", ids))
+			}
+			const iu, staging = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
+			require.Equal(t, "replayed failed", replay("{"+iu+","+staging+"}"))
+			require.Equal(t, "iu; iu ROUTE_22000, staging ROUTE_DUPLICATE_ID", c.twins())
+			require.Equal(t, "replayed", get[string](c, "SELECT resolution FROM public.iu_route_dead_letter WHERE dead_letter_id = $1", iu))
+			c.exec("UPDATE public.iu_route_dead_letter SET failure_code = 'ROUTE_22000' WHERE resolved_at IS NULL")
+			require.Equal(t, "failed", replay("{"+staging+"}"))
+			require.Equal(t, "iu; iu ROUTE_22000, staging ROUTE_DUPLICATE_ID", c.twins())
+			require.Equal(t, "skipped", replay("{"+staging+"}"))
+		})
+	}
+}

@@ -145,8 +145,9 @@ DECLARE
   v_why text[];
   v_off text;
   v_worker text;
+  v_part record;
   v_routed record;
-  v_failed jsonb := '{}'::jsonb;
+  v_failed jsonb := '{}'::jsonb; -- per dead letter
   v_answer jsonb;
   v_audit bigint;
   v_refused jsonb := public.fn_queue_clone_refusal('iu_route_dead_letter_replay'::text,
@@ -186,13 +187,21 @@ BEGIN
       SELECT DISTINCT d.worker_name FROM public.iu_route_dead_letter d JOIN unnest(v_ids, v_why) AS w (id, why)
       ON d.dead_letter_id = w.id AND w.why IS NULL ORDER BY 1
     LOOP
-      SELECT * INTO v_routed FROM public.fn_iu_route_apply((
-        SELECT array_agg(jsonb_populate_record(NULL::public.event_outbox, d.event_snapshot) ORDER BY d.event_id)
+      SELECT array_agg(jsonb_populate_record(NULL::public.event_outbox, p.event_snapshot) ORDER BY p.event_id)
+          FILTER (WHERE p.twin IS NULL) AS events,
+        jsonb_object_agg(p.event_id, p.dead_letter_id) AS dead_letters,
+        jsonb_object_agg(p.dead_letter_id, p.twin) FILTER (WHERE p.twin IS NOT NULL) AS twins
+      INTO v_part FROM (
+        SELECT d.dead_letter_id, d.event_id, d.event_snapshot, CASE WHEN EXISTS (SELECT FROM public.iu_route_attempt a
+          WHERE a.event_id = d.event_id AND (a.event_domain, a.event_type) <> (d.event_domain, d.event_type))
+          THEN '{"code": "ROUTE_DUPLICATE_ID", "error": "another event with the same id is routed"}'::jsonb END AS twin
         FROM public.iu_route_dead_letter d JOIN unnest(v_ids, v_why) AS w (id, why) ON d.dead_letter_id = w.id
           AND w.why IS NULL
-        WHERE d.worker_name = v_worker), v_worker);
-      v_failed := v_failed || COALESCE((SELECT jsonb_object_agg(f ->> 'event_id', f)
-        FROM jsonb_array_elements(v_routed.failed) f), '{}');
+        WHERE d.worker_name = v_worker) p;
+      SELECT * INTO v_routed FROM public.fn_iu_route_apply(v_part.events, v_worker);
+      v_failed := v_failed || COALESCE(v_part.twins, '{}')
+        || COALESCE((SELECT jsonb_object_agg(v_part.dead_letters ->> (f ->> 'event_id'), f)
+          FROM jsonb_array_elements(v_routed.failed) f), '{}');
     END LOOP;
     UPDATE public.iu_route_dead_letter d SET
       failure_code = COALESCE(f.failure ->> 'code', d.failure_code),
@@ -201,25 +210,21 @@ BEGIN
       resolution = CASE WHEN f.failure IS NULL THEN 'replayed' END, resolved_at = CASE WHEN f.failure IS NULL
         THEN now() END,
       resolved_by = CASE WHEN f.failure IS NULL THEN v_actor END, note = CASE WHEN f.failure IS NULL THEN v_reason END
-    FROM unnest(v_ids, v_why) AS w (id, why), LATERAL (SELECT v_failed -> (
-      SELECT x.event_id::text FROM public.iu_route_dead_letter x WHERE x.dead_letter_id = w.id) AS failure) f
+    FROM unnest(v_ids, v_why) AS w (id, why), LATERAL (SELECT v_failed -> w.id::text AS failure) f
     WHERE d.dead_letter_id = w.id AND w.why IS NULL;
     SELECT array_agg(COALESCE(w.why, (f.failure ->> 'code') || ' ' || (f.failure ->> 'error')) ORDER BY w.n) INTO v_why
     FROM unnest(v_ids, v_why) WITH ORDINALITY AS w (id, why, n)
-    LEFT JOIN public.iu_route_dead_letter d ON d.dead_letter_id = w.id
-    LEFT JOIN LATERAL (SELECT v_failed -> d.event_id::text AS failure) f ON w.why IS NULL;
+    LEFT JOIN LATERAL (SELECT v_failed -> w.id::text AS failure) f ON w.why IS NULL;
   END IF;
   v_answer := public.fn_job_answer(
     p_action => 'replay', p_target => 'iu_route_dead_letter', p_done => 'replayed', p_ids => v_ids, p_why => v_why,
     p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry,
     p_operation_id => p_operation_id);
   IF v_failed <> '{}' THEN
-    SELECT v_answer || jsonb_build_object('results',
-      jsonb_agg(CASE WHEN r.value ->> 'outcome' = 'skipped' AND v_failed ? d.event_id::text
-        THEN r.value || jsonb_build_object('outcome', 'failed', 'code', v_failed -> d.event_id::text -> 'code')
-          ELSE r.value END ORDER BY r.n))
-    INTO v_answer FROM jsonb_array_elements(v_answer -> 'results') WITH ORDINALITY AS r (value, n)
-    LEFT JOIN public.iu_route_dead_letter d ON d.dead_letter_id = (r.value ->> 'id')::uuid AND d.resolved_at IS NULL;
+    SELECT v_answer || jsonb_build_object('results', jsonb_agg(CASE WHEN v_failed ? (r.value ->> 'id')
+      THEN r.value || jsonb_build_object('outcome', 'failed', 'code', v_failed -> (r.value ->> 'id') -> 'code')
+      ELSE r.value END ORDER BY r.n))
+    INTO v_answer FROM jsonb_array_elements(v_answer -> 'results') WITH ORDINALITY AS r (value, n);
   END IF;
   RETURN v_answer;
 END
