@@ -49,6 +49,17 @@ SELECT format('trigger %s on %s', g.tgname, t.relname), 'fires otherwise than on
 FROM t JOIN pg_trigger g ON g.tgrelid = t.oid JOIN pg_trigger p ON p.oid = g.tgparentid
 WHERE NOT g.tgisinternal AND g.tgenabled <> p.tgenabled`
 
+// addedTriggersSQL finds triggers on tables of qtop ($1) and their partitions that call a function of
+// the owner ($2) and are not qtop's: neither among $3 ("name on table") nor the guard of a partition. Those
+// that call a function of somebody else are foreign objects.
+const addedTriggersSQL = `
+SELECT format('trigger %s on %s', g.tgname, c.relname), format('is not qtop''s: it calls %s', f.oid::regprocedure), format('DROP TRIGGER %I ON public.%I', g.tgname, c.relname)
+FROM pg_class c JOIN pg_trigger g ON g.tgrelid = c.oid JOIN pg_proc f ON f.oid = g.tgfoid
+LEFT JOIN pg_inherits i ON c.relispartition AND i.inhrelid = c.oid LEFT JOIN pg_class p ON p.oid = i.inhparent
+WHERE c.relnamespace = 'public'::regnamespace AND COALESCE(p.relname, c.relname) = ANY ($1::text[]) AND f.proowner = to_regrole($2)
+	AND NOT g.tgisinternal AND g.tgparentid = 0 AND format('%s on %s', g.tgname, c.relname) <> ALL ($3::text[])
+	AND NOT (c.relispartition AND g.tgname = format('trg_%s_no_truncate', c.relname)::name)`
+
 // leavesSQL finds partitions that were detached, are UNLOGGED, or lost their trigger
 // against TRUNCATE. $1 are the names of tables.
 const leavesSQL = `
@@ -105,9 +116,10 @@ SELECT format('rights %s %s', what, name), format('%s has %s, granted by %s', gr
 FROM x`
 
 // tableDifferences returns the differences of tables, columns, constraints, indexes, sequences,
-// types and owners, and of the triggers of partitions and foreign keys. astray holds the relations
+// types and owners, of the triggers of partitions and foreign keys, and triggers that are not qtop's.
+// records are the objects that the last migration recorded. astray holds the relations
 // and functions that another role owns.
-func (r *Release) tableDifferences(ctx context.Context, q querier, set roleSet) (out []Difference, astray map[string]bool, err error) {
+func (r *Release) tableDifferences(ctx context.Context, q querier, set roleSet, records map[key]recorded) (out []Difference, astray map[string]bool, err error) {
 	names := r.tables.names()
 	found, err := readForms(ctx, q, set.owner(), names)
 	if err != nil {
@@ -149,6 +161,20 @@ func (r *Release) tableDifferences(ctx context.Context, q querier, set roleSet) 
 		return nil, nil, err
 	}
 	if err := look(firingSQL, names); err != nil {
+		return nil, nil, err
+	}
+	var triggers []string
+	for k := range records { // also those of another release, which migrate up drops
+		if k.kind == trigger {
+			triggers = append(triggers, k.name)
+		}
+	}
+	for _, o := range r.objects {
+		if o.kind == trigger {
+			triggers = append(triggers, o.name)
+		}
+	}
+	if err := look(addedTriggersSQL, names, set.owner(), triggers); err != nil {
 		return nil, nil, err
 	}
 	if err := look(leavesSQL, names); err != nil {

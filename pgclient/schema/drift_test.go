@@ -31,6 +31,8 @@ var drifts = []drift{
 	{"trigger replica only", "ALTER TABLE public.events ENABLE REPLICA TRIGGER trg_events_immutable", "trigger trg_events_immutable on events: changed by hand", false},
 	{"trigger of partitioned table off", "ALTER TABLE public.event_outbox DISABLE TRIGGER trg_event_outbox_admit", "trigger trg_event_outbox_admit on event_outbox: changed by hand", false},
 	{"dropped trigger", "DROP TRIGGER trg_events_immutable ON public.events", "trigger trg_events_immutable on events: missing", false},
+	{"trigger added", "CREATE TRIGGER mine BEFORE INSERT ON public.queue_mark FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change()", "trigger mine on queue_mark: is not qtop's: it calls public.fn_refuse_change()", false},
+	{"trigger added to a partition", "CREATE TRIGGER mine BEFORE INSERT ON public.{leaf} FOR EACH ROW EXECUTE FUNCTION public.fn_refuse_change()", "trigger mine on {leaf}: is not qtop's", false},
 	{"trigger of a partition off", "ALTER TABLE public.{leaf} DISABLE TRIGGER trg_event_outbox_admit", "trigger trg_event_outbox_admit on {leaf}: fires otherwise", false},
 	{"guard of a partition dropped", "DROP TRIGGER trg_{leaf}_no_truncate ON public.{leaf}", "trigger trg_{leaf}_no_truncate on {leaf}: missing", false},
 	{"guard of a partition off", "ALTER TABLE public.{leaf} DISABLE TRIGGER trg_{leaf}_no_truncate", "trigger trg_{leaf}_no_truncate on {leaf}: disabled", false},

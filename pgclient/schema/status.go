@@ -176,7 +176,7 @@ func (r *Release) differences(ctx context.Context, q querier, comparable bool) (
 	}
 	tables, astray := []Difference{}, map[string]bool{}
 	if at == r.Version() {
-		if tables, astray, err = r.tableDifferences(ctx, q, set); err != nil {
+		if tables, astray, err = r.tableDifferences(ctx, q, set, records); err != nil {
 			return nil, err
 		}
 	}
