@@ -24,7 +24,7 @@ const (
 // SetSession sets the application_name and the server-side time limits of a connection, so that a
 // client that dies leaves no statement or transaction running.
 func SetSession(cc *pgx.ConnConfig, name string, timeout time.Duration) {
-	pgsession.LimitConnect(cc, ReadTimeout, timeout)
+	pgsession.LimitConnect(cc, ReadTimeout, ReadTimeout) // every pool has calls that wait no longer
 	pgsession.Set(cc, append(pgsession.Always(),
 		pgsession.Setting{Name: "application_name", Value: name},
 		pgsession.Setting{Name: "timezone", Value: "UTC"},
