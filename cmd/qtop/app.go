@@ -35,6 +35,7 @@ type app struct {
 	files    []fileFinding         // findings about files that other users may change or read (files.go)
 	sources  func() config.Sources // the sources from which load read the settings
 	reread   func() error          // reads the settings again
+	finished func()                // tells endBy that the verb has ended by itself; nil: the verb runs a host, which sees to its own end
 }
 
 // checkFlags refuses a form of output that the verb does not have, and the flag
@@ -108,9 +109,6 @@ func (a *app) connected(workConns int32, run func(context.Context, *pgclient.Cli
 		client, err := a.client(cmd.Context(), workConns)
 		if err != nil {
 			return err
-		}
-		if workConns == 0 { // a verb with a host ends within the grace time of the host instead: see workUntil
-			defer a.endBy(cmd.Context(), 0)()
 		}
 		defer client.Close()
 		return run(cmd.Context(), client, args)

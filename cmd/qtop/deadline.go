@@ -17,7 +17,7 @@ import (
 const overdue = 1800 * time.Millisecond
 
 // endBy ends the program by force, unless stop is called before the grace time
-// plus overdue have passed since the end of ctx.
+// plus overdue have passed since the end of ctx. grace is 0 for a verb without a host.
 func (a *app) endBy(ctx context.Context, grace time.Duration) (stop func()) {
 	stopped := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() {
@@ -35,10 +35,12 @@ func (a *app) endBy(ctx context.Context, grace time.Duration) (stop func()) {
 
 // giveUp kills the commands of handlers and ends the program with code 1.
 func (a *app) giveUp(grace time.Duration) {
-	go func() { // a write to standard error may block, if it is a pipe that nobody reads
-		_, _ = fmt.Fprintf(a.errs, "qtop: the shutdown took longer than the grace time of %s (--grace) and was cut short: "+
-			"leases that were not handed back expire by themselves\n", grace)
-	}()
+	line := fmt.Sprintf("the shutdown took longer than the grace time of %s (--grace) and was cut short: "+
+		"leases that were not handed back expire by themselves", grace)
+	if grace == 0 {
+		line = "interrupted, and cut short because it did not end within two seconds: qtop audit says what it has changed"
+	}
+	go func() { _, _ = fmt.Fprintln(a.errs, "qtop: "+line) }() // the write may block, if it goes to a pipe that nobody reads
 	handler.KillCommands()
 	time.Sleep(20 * time.Millisecond) // gives that line time to appear, but does not wait for it
 	os.Exit(1)

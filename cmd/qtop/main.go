@@ -112,6 +112,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	root.SetOut(answer)
 	root.SetErr(errs)
 	err := a.afterSignal(ctx, root.ExecuteContext(ctx))
+	if a.finished != nil {
+		a.finished()
+	}
 	code = a.exit(err)
 	if answer.err != nil && !errors.Is(err, answer.err) {
 		a.printError(*queue.NewError(queue.KindFailed, "the answer was cut off: "+answer.err.Error(), "standard output",

@@ -156,6 +156,27 @@ func TestStopIsBounded(t *testing.T) {
 	}
 }
 
+// A verb ends after SIGTERM also while nobody reads its answer: it waits in a write, which no signal ends.
+func TestEndsThoughNobodyReads(t *testing.T) {
+	t.Parallel()
+	out, in, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { _ = out.Close() }()
+	verb := qtop(t, "host=/nowhere", "migrate", "sql")
+	var errs lockedBuffer
+	verb.Stdout, verb.Stderr = in, &errs
+	require.NoError(t, verb.Start())
+	_ = in.Close()
+	_, err = out.Read(make([]byte, 1)) // the pipe does not hold the rest
+	require.NoError(t, err)
+	endless := time.AfterFunc(patience, func() { _ = verb.Process.Kill() })
+	defer endless.Stop()
+	require.NoError(t, verb.Process.Signal(syscall.SIGTERM))
+	_ = verb.Wait()
+	require.Equal(t, 1, verb.ProcessState.ExitCode(), errs.text())
+	require.Contains(t, errs.text(), "cut short because it did not end within two seconds")
+}
+
 // A verb ends within two seconds of SIGTERM, and the console by q within the grace time of its host
 // and two seconds, while the server is frozen. On a busy machine an end may take longer, so both are
 // repeated until both are quick enough.

@@ -91,6 +91,9 @@ func commandLine(a *app) *cobra.Command {
 		case cmd.HasParent() && cmd.Parent().Name() == "completion": // the script needs none
 			return a.checkFlags(cmd)
 		}
+		if cmd != root && cmd.Name() != "worker" && cmd.Name() != "demo" {
+			a.finished = a.endBy(cmd.Context(), 0)
+		}
 		err := a.load(cmd)
 		a.warn()
 		return err
