@@ -31,34 +31,30 @@ func (h Header) Line(e Env, w int) string {
 	th := e.Theme
 	bar := h.calm(th)
 	state, look := h.state(e)
-	clock := h.Now.In(e.loc()).Format("15:04:05") + " " + Zone(h.Now.In(e.loc())) + " "
-	right := theme.Width(state) + 2 + theme.Width(clock) + 1
+	clock := " " + h.Now.In(e.loc()).Format("15:04:05") + " " + Zone(h.Now.In(e.loc())) + " "
+	if w-theme.Width(state)-2-theme.Width(clock) < h.least(e) {
+		clock = ""
+	}
+	right := theme.Width(state) + 2 + theme.Width(clock)
 	left := h.left(e, w-right)
 	fill := theme.Blank(w - right - theme.Width(left))
 	word := ""
 	if p := " " + strings.ToUpper(theme.Safe(h.Profile)) + " "; h.Profile != "" && strings.HasPrefix(left, p) && !h.Production {
 		word, left = th.Word.Paint(p), left[len(p):]
 	}
-	return th.Cut(word+bar.Paint(left+fill)+look.Paint(" "+state+" ")+bar.Paint(" "+clock), w)
+	return th.Cut(word+bar.Paint(left+fill)+look.Paint(" "+state+" ")+bar.Paint(clock), w)
 }
 
 // left returns the left side of the header: as many facts about server and login as fit, the most
 // important first. The facts that an operator must not miss get room before the name of the server
-// is written out, and before any other fact.
+// is written out, and before any other fact. The names of the profile, the database and the actor
+// are cut where all of them are long, so that each can be recognized.
 func (h Header) left(e Env, w int) string {
 	th := e.Theme
 	sep := " " + th.G.Dot + " "
 	facts := h.facts()
-	lead := " "
-	if h.Profile != "" { // the name of the profile leaves room for warnings too
-		left := w - theme.Width("   ")
-		for _, f := range facts {
-			if f.warns {
-				left -= theme.Width(f.forms[len(f.forms)-1] + sep)
-			}
-		}
-		lead += th.Cut(strings.ToUpper(theme.Safe(h.Profile)), max(left+theme.Width(sep), leastProfile)) + "  "
-	}
+	spare, cut := w-h.least(e), theme.Width(facts[0].shortest())-facts[0].least()
+	lead := h.lead(e, max(spare-cut, spare/2))
 	chosen := make([]string, len(facts))
 	room := func(i int) int { // for fact i beside the chosen ones
 		n := w - theme.Width(lead)
@@ -78,14 +74,19 @@ func (h Header) left(e Env, w int) string {
 		}
 	}
 	for i, f := range facts {
-		if f.warns || f.acts {
-			choose(i, f.forms[len(f.forms)-1:])
+		switch short := f.shortest(); {
+		case f.warns:
+			choose(i, []string{short})
+		case f.acts:
+			if left := room(i) - facts[0].least() - theme.Width(sep); left >= f.least() {
+				chosen[i] = th.Cut(short, left)
+			}
 		}
 	}
 	for i, f := range facts {
 		choose(i, f.forms)
 		if i == 0 && chosen[i] == "" {
-			chosen[i] = th.Cut(theme.Safe(f.forms[len(f.forms)-1]), room(i))
+			chosen[i] = th.Cut(f.shortest(), room(i))
 		}
 	}
 	return th.Cut(lead+strings.Join(slices.DeleteFunc(chosen, func(c string) bool { return c == "" }), sep), w)
@@ -98,14 +99,46 @@ type fact struct {
 	acts  bool // it names who acts
 }
 
-// leastProfile is how many cells of the name of a profile remain beside warnings.
-const leastProfile = 8
+// leastName is how many cells of the name of a profile, a database or an actor remain beside others.
+const leastName = 8
+
+// shortest returns the shortest form of the fact.
+func (f fact) shortest() string { return theme.Safe(f.forms[len(f.forms)-1]) }
+
+// least returns how many cells the fact needs at least; a warning is never cut.
+func (f fact) least() int {
+	return queue.Choose(f.warns, theme.Width(f.shortest()), min(theme.Width(f.shortest()), leastName))
+}
+
+// least returns how many cells the left side needs at least: for the name of the profile, the
+// place, the warnings and who acts. The clock gives way to them.
+func (h Header) least(e Env) int {
+	n := theme.Width(h.lead(e, 0))
+	for i, f := range h.facts() {
+		if i == 0 || f.warns || f.acts {
+			n += f.least() + queue.Choose(i == 0, 0, theme.Width(" "+e.Theme.G.Dot+" "))
+		}
+	}
+	return n
+}
+
+// lead returns the beginning of the left side: the name of the profile in leastName cells and up to
+// more further ones.
+func (h Header) lead(e Env, more int) string {
+	if h.Profile == "" {
+		return " "
+	}
+	return " " + e.Theme.Cut(strings.ToUpper(theme.Safe(h.Profile)), leastName+max(more, 0)) + "  "
+}
 
 // facts returns the facts of the header in their order; the first is the place.
 func (h Header) facts() []fact {
 	s := h.Session
-	if s == nil {
+	switch {
+	case s == nil && h.Server == nil:
 		return []fact{{forms: []string{"no answer from the database yet"}}}
+	case s == nil:
+		return []fact{{forms: []string{strings.TrimSpace(h.Server.Address.String() + " login not read"), "login not read"}}}
 	}
 	standby, address, behind := s.InRecovery, s.Address, queue.Text{}
 	if h.Server != nil && !h.Server.Address.Empty() { // the server that answered last
