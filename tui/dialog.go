@@ -153,8 +153,9 @@ func (d *dialog) update(msg tea.Msg, at overlayContext) (overlay, effect) {
 	}
 	switch s {
 	case "pgdown", "pgup":
-		last := d.view(at).Last(at.env, at.size)
-		d.offset = min(max(min(d.offset, last)+queue.Choose(s == "pgup", -5, 5), 0), last)
+		v := d.view(at)
+		last, step := v.Last(at.env, at.size), v.Shown(at.env, at.size)
+		d.offset = min(max(min(d.offset, last)+queue.Choose(s == "pgup", -step, step), 0), last)
 	case "tab", "down":
 		d.moveFocus(1)
 	case "shift+tab", "up":

@@ -44,9 +44,9 @@ func (p *picker) update(msg tea.Msg, at overlayContext) (overlay, effect) {
 	case "k", "up":
 		p.move(-1, at)
 	case "pgdown", "ctrl+f", "ctrl+d", "space":
-		p.move(10, at)
+		p.move(min(10, p.view.Room(at.size)), at)
 	case "pgup", "ctrl+b", "ctrl+u":
-		p.move(-10, at)
+		p.move(-min(10, p.view.Room(at.size)), at)
 	case "G", "end":
 		p.move(1<<20, at)
 	case "g", "home":

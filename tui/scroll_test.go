@@ -11,6 +11,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
 )
 
 // The menu shows its cursor, the pane that is open, at every height, and still
@@ -62,5 +63,43 @@ func TestScrollingBack(t *testing.T) {
 		past()
 		m.size.W, m.size.H = 110, 30
 		require.True(t, scroll("pgup"), "%s in a larger terminal", name)
+	}
+}
+
+// Keys pgup and pgdown skip no line, however few a dialog or the help shows at once.
+func TestScrollingSkipsNoLine(t *testing.T) {
+	a := actions.Registry().ByID(queue.ActRequeue)
+	m := newStill(newStore(), nil, Options{Actor: "anna"})
+	d := newDialog(1, a, queue.Request{Action: a.ID, Targets: []string{"7"}}, m.o.Now(), nil)
+	plan := queue.Plan{Request: d.req, Count: 20}
+	for i := range 60 {
+		plan.Lines = append(plan.Lines, queue.PlanLine{Label: "line", Value: queue.Clean(fmt.Sprintf("<%d> of this plan", i))})
+	}
+	d.preview(plan, true, m.o.Now())
+	help := m.help().(*picker)
+	m.size.W, m.size.H = 60, 15
+	for name, o := range map[string]overlay{"dialog": d, "help": help} {
+		at := m.overlayContext()
+		at.now = at.now.Add(quietFor)
+		frame := func() string { return ansi.Strip(strings.Join(o.lines(at), "\n")) }
+		for _, key := range []string{"pgdown", "pgup"} {
+			seen := frame()
+			for was := ""; was != frame(); seen += frame() {
+				was = frame()
+				o.update(keyOf(key), at)
+			}
+			if name == "dialog" {
+				for i := range 60 {
+					require.Contains(t, seen, fmt.Sprintf("<%d>", i), key)
+				}
+				continue
+			}
+			whole := help.view
+			whole.Offset = 0
+			all := whole.Lines(at.env, views.Size{W: 60, H: 1000})
+			for _, line := range all[1 : len(all)-3] { // without the frame and the hint
+				require.Contains(t, seen, ansi.Strip(line), key)
+			}
+		}
 	}
 }

@@ -40,8 +40,7 @@ func (d Dialog) Lines(e Env, s Size) []string {
 	th := e.Theme
 	w := boxWidth(s, dialogWidth)
 	inner := w - 4
-	body := d.body(e, inner)
-	tail := d.tail(e, inner)
+	body, tail := d.parts(e, s)
 	room := d.room(len(tail), s)
 	if len(body) > room {
 		offset := min(max(d.Offset, 0), d.Last(e, s))
@@ -60,14 +59,51 @@ func (d Dialog) Lines(e Env, s Size) []string {
 
 const dialogWidth = 84
 
+// leastText is how many lines of the text above the fields a dialog shows at least.
+const leastText = 3
+
+// parts returns the text above the fields, which scrolls if it is long, and the lines below it, which
+// are always visible. Where these leave less than leastText lines to the text, an error scrolls with
+// the text; then blank lines and the hint are left out, and the help of a field is cut to a line.
+func (d Dialog) parts(e Env, s Size) (body, tail []string) {
+	w := boxWidth(s, dialogWidth) - 4
+	for pressed := roomy; pressed <= tight; pressed++ {
+		body, tail = d.body(e, w, pressed), d.tail(e, w, pressed)
+		if s.H-4-len(tail) >= min(len(body), leastText) {
+			break
+		}
+	}
+	return body, tail
+}
+
+// pressure says how much a dialog must save lines.
+type pressure int
+
+const (
+	roomy    pressure = iota
+	scrolled          // the error is part of the text that scrolls
+	tight             // also no blank lines and no hint
+)
+
+// failure returns the lines of the error.
+func (d Dialog) failure(e Env, w int) []string {
+	return hung("", wrap(e.Theme.G.Critical+" "+theme.Safe(d.Error), w), e.Theme.Critical)
+}
+
 // room returns how many lines above the fields and buttons a screen of size s shows.
 func (d Dialog) room(tail int, s Size) int { return max(s.H-4-tail, 1) }
 
 // Last returns the greatest scroll offset: it shows the end of the text on a screen of size s.
 func (d Dialog) Last(e Env, s Size) int {
-	inner := boxWidth(s, dialogWidth) - 4
-	body, room := len(d.body(e, inner)), d.room(len(d.tail(e, inner)), s)
+	text, tail := d.parts(e, s)
+	body, room := len(text), d.room(len(tail), s)
 	return queue.Choose(body > room, body-room+1, 0)
+}
+
+// Shown returns how many lines of a text that scrolls a screen of size s shows at once.
+func (d Dialog) Shown(e Env, s Size) int {
+	_, tail := d.parts(e, s)
+	return max(d.room(len(tail), s)-1, 1)
 }
 
 // SameAs is the label of the line in a dialog that shows the qtop command with
@@ -75,11 +111,14 @@ func (d Dialog) Last(e Env, s Size) int {
 const SameAs = "same as"
 
 // body returns the text above fields and buttons; it scrolls if it is long.
-func (d Dialog) body(e Env, w int) []string {
+func (d Dialog) body(e Env, w int, p pressure) []string {
 	th := e.Theme
 	var out []string
 	for _, s := range d.Intro {
 		out = append(out, hung("", wrap(theme.Safe(s), w), th.Text)...)
+	}
+	if d.Error != "" && p >= scrolled {
+		out = append(out, d.failure(e, w)...)
 	}
 	label := 0
 	for _, f := range d.Facts {
@@ -100,33 +139,40 @@ func (d Dialog) body(e Env, w int) []string {
 	return out
 }
 
-// tail returns fields, errors and buttons, which are always visible.
-func (d Dialog) tail(e Env, w int) []string {
+// tail returns fields, buttons and, if it is not in the body, the error; they are always visible.
+func (d Dialog) tail(e Env, w int, p pressure) []string {
 	th := e.Theme
 	var out []string
+	blank := func() {
+		if p < tight {
+			out = append(out, "")
+		}
+	}
 	for i, f := range d.Fields {
 		if i == 0 {
-			out = append(out, "")
+			blank()
 		}
 		out = append(out, f.line(e, w, d.Focus == i))
 		switch {
 		case f.Error != "":
-			out = append(out, th.Warning.Paint(th.Cut(theme.Blank(fieldLabel)+th.G.Warning+" "+theme.Safe(f.Error), w)))
-		case f.Help != "" && d.Focus == i:
+			out = append(out, hung(theme.Blank(fieldLabel), wrap(th.G.Warning+" "+theme.Safe(f.Error), w-fieldLabel), th.Warning)...)
+		case f.Help != "" && d.Focus == i && p == tight:
 			out = append(out, th.Dim.Paint(th.Cut(theme.Blank(fieldLabel)+theme.Safe(f.Help), w)))
+		case f.Help != "" && d.Focus == i:
+			out = append(out, hung(theme.Blank(fieldLabel), wrap(theme.Safe(f.Help), w-fieldLabel), th.Dim)...)
 		}
 	}
-	if d.Error != "" {
-		out = append(out, "")
-		out = append(out, hung("", wrap(th.G.Critical+" "+theme.Safe(d.Error), w), th.Critical)...)
+	if d.Error != "" && p < scrolled {
+		blank()
+		out = append(out, d.failure(e, w)...)
 	}
-	out = append(out, "")
+	blank()
 	if d.Progress != "" {
 		out = append(out, th.Accent.Paint(th.Cut(theme.Safe(d.Progress), w)))
 	} else if len(d.Buttons) > 0 {
 		out = append(out, d.buttons(e, w))
 	}
-	if d.Hint != "" {
+	if d.Hint != "" && p < tight {
 		out = append(out, th.Dim.Paint(th.Cut(theme.Safe(d.Hint), w)))
 	}
 	return out

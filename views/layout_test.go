@@ -1,12 +1,15 @@
 package views_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 	"github.com/qtop/qtop/views/theme"
 	"github.com/qtop/qtop/views/viewstest"
@@ -143,5 +146,59 @@ func TestHowManyMoreKeepsApart(t *testing.T) {
 		text := ansi.Strip(strings.Join(v.Lines, "\n"))
 		require.Regexp(t, `DEA?D? \+[0-9,.k]+( more)? +endpoin`, text, "%d wide", width)
 		require.Regexp(t, `WAITING.* \+[0-9]+( more)? +oldest`, text, "%d wide", width)
+	}
+}
+
+// On the smallest screen a dialog shows its whole text and a long error by scrolling, however many
+// fields it has, and always its buttons.
+func TestDialogOnTheSmallestScreen(t *testing.T) {
+	t.Parallel()
+	e, size := env(theme.Options{Depth: theme.Mono}), views.Size{W: views.MinWidth, H: views.MinHeight}
+	var failure, fields = []string{}, []views.Field{}
+	for i := range 200 {
+		failure = append(failure, fmt.Sprintf("<%d>", i))
+	}
+	for i := range 7 {
+		fields = append(fields, views.Field{Label: fmt.Sprintf("field %d", i), Help: "what it is for"})
+	}
+	target := []queue.PlanLine{{Label: "target", Value: queue.Clean("codex_indexer")}, {Label: "now", Value: queue.Clean("kg.reindex in kg")}}
+	for name, x := range map[string]struct {
+		d     views.Dialog
+		wants []string
+	}{
+		"error":   {views.Dialog{Intro: []string{"Nothing was changed."}, Error: strings.Join(failure, " ")}, slices.Concat(failure, []string{"Nothing was changed."})},
+		"refused": {views.Dialog{Facts: target, Error: strings.Join(failure, " ")}, slices.Concat(failure, []string{"codex_indexer", "kg.reindex in kg"})},
+		"fields":  {views.Dialog{Facts: target, Fields: fields, Hint: "enter continues"}, []string{"codex_indexer", "kg.reindex in kg", "field 0", "field 6", "what it is for"}},
+	} {
+		d := x.d
+		d.Buttons = []string{"Close", "Preview again"}
+		seen := ""
+		for at, end := 0, false; !end; at += d.Shown(e, size) {
+			end = at >= d.Last(e, size)
+			d.Offset = at
+			lines := d.Lines(e, size)
+			require.LessOrEqual(t, len(lines), size.H-2, name)
+			frame := ansi.Strip(strings.Join(lines, "\n"))
+			require.Contains(t, frame, "[ Preview again ]", name)
+			seen += frame
+		}
+		require.NotContains(t, seen, "…", name)
+		for _, want := range x.wants {
+			require.Contains(t, seen, want, name)
+		}
+	}
+}
+
+// The help and the error of a field are whole, however wide the screen is.
+func TestDialogShowsHelpWhole(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{Depth: theme.Mono})
+	help := "pause the operation when this percentage of the last 50 first attempts failed; 0 = never"
+	wrong := `"x" is none of DOT, Agent, Hermes, Codex, PG_worker, external_worker, future_Kestra_adapter`
+	for _, w := range []int{60, 80, 250} {
+		d := views.Dialog{Fields: []views.Field{{Label: "Brake", Help: help}, {Label: "Kind", Error: wrong}}, Buttons: []string{"Preview"}}
+		words := strings.Join(strings.Fields(strings.NewReplacer("│", " ").Replace(ansi.Strip(strings.Join(d.Lines(e, views.Size{W: w, H: 24}), " ")))), " ")
+		require.Contains(t, words, help, "%d columns", w)
+		require.Contains(t, words, wrong, "%d columns", w)
 	}
 }
