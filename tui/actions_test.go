@@ -2,6 +2,7 @@ package tui
 
 import (
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -79,6 +80,17 @@ func TestEarlyKeysConfirmNothing(t *testing.T) {
 			c.rest(30 * time.Millisecond)
 		}
 		require.Empty(t, s.did())
+	})
+}
+
+// A form that lacks its reason names it as the form does.
+func TestReasonIsNamedAsInTheForm(t *testing.T) {
+	run(t, setup{}, func(c *console) {
+		c.press("5", "R", "enter")
+		c.sees("▲ reason is needed")
+		c.typing(strings.Repeat("x", queue.MostReason+1))
+		c.press("enter")
+		c.sees("a reason must have 1 to 2000 characters")
 	})
 }
 

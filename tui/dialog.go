@@ -57,7 +57,7 @@ func newDialog(serial int, a queue.Action, req queue.Request, now time.Time, arg
 	}
 	if a.Reason {
 		d.form = append(d.form, newField(queue.Arg{
-			Name: reasonField, Label: "Reason", Default: req.Reason, Required: true, Help: "recorded in the audit",
+			Name: reasonField, Label: "Reason", Default: req.Reason, Required: true, Max: queue.MostReason, Help: "recorded in the audit",
 		}))
 	}
 	if len(d.form) > 0 {
@@ -67,8 +67,9 @@ func newDialog(serial int, a queue.Action, req queue.Request, now time.Time, arg
 	return d
 }
 
-// reasonField is the name of the input that becomes Request.Reason.
-const reasonField = "\x00reason"
+// reasonField is the name of the input that becomes Request.Reason. No action has an argument of this
+// name, because it would have the flag --reason.
+const reasonField = "reason"
 
 func (d *dialog) firstEmpty() int {
 	for i, f := range d.form {
