@@ -249,7 +249,7 @@ func (m *root) digit(k string) tea.Cmd {
 func (m *root) explainKey(k string) {
 	var said []string
 	for _, a := range m.actions {
-		if a.Key != k {
+		if a.Key != queue.Choose(k == "-", "+", k) { // both change a rate
 			continue
 		}
 		var where []string

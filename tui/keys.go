@@ -35,6 +35,7 @@ func Keys() []KeyHelp {
 		{"Select", "space", "select the row and go down"},
 		{"Select", "v", "begin a range, end the range"},
 		{"Select", "ctrl+a", "select all loaded rows; again: all matching rows"},
+		{"Other", "+ -", "double and halve the rate of the operation under the cursor (6)"},
 		{"Other", ":", "command line with completion (tab)"},
 		{"Other", "?", "this help; / filters it"},
 		{"Other", "q", "quit; asks first if loops run in this process"},

@@ -1,7 +1,9 @@
 package tui
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -62,6 +64,33 @@ func TestOperationPage(t *testing.T) {
 		require.Equal(t, []string{"12"}, last(s.plans).Targets)
 		x.press("esc", "esc", "esc")
 		x.sees("WAITING LONGEST")
+	})
+}
+
+// Where the items of an operation cannot be read, its page has the reason, instead of "reading" for
+// ever.
+func TestUnreadItemsOfAnOperation(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 100, h: 40}, func(x *console) {
+		x.press("6")
+		s.set(func(s *fakeStore) { s.err = errors.New("permission denied for table queue_bulk_item") })
+		x.press("enter")
+		x.rest(time.Second)
+		x.sees("Items, last attempted first", "this could not be read: permission denied for table queue_bulk_item")
+		x.seesNot("reading")
+	})
+}
+
+// The key - has no action of its own: the help names it, and so does the status line elsewhere.
+func TestBothKeysOfTheRateAreNamed(t *testing.T) {
+	run(t, setup{w: 120, h: 60}, func(x *console) {
+		x.press("5", "-")
+		x.sees("- works elsewhere: to rate in Operations (6)")
+		x.press("?")
+		x.press("G")
+		x.press("/")
+		x.typing("halve")
+		x.sees("+ -", "double and halve the rate")
 	})
 }
 

@@ -131,12 +131,7 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 		return p.done(title)
 	}
 	p.head("Items, last attempted first")
-	switch {
-	case items == nil:
-		p.para("reading", th.Dim)
-	case len(items) == 0:
-		p.para("no item was attempted yet", th.Dim)
-	}
+	p.list(items != nil, len(items), "no item was attempted yet")
 	for _, i := range items {
 		sign, look := th.G.Good, th.Dim
 		if i.Outcome == "failed" || i.FirstResult == "failed" {
