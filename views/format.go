@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/table"
 )
 
 // Count returns n with thousands separators.
@@ -33,22 +34,7 @@ func (e Env) counted(n int64, bound bool) string {
 }
 
 // Short returns n in at most five cells.
-func Short(n int64) string {
-	f := float64(n)
-	for _, u := range []struct {
-		at   float64
-		name string
-	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
-		if math.Abs(f) >= u.at {
-			v := f / u.at
-			if math.Abs(v) < 9.95 {
-				return fmt.Sprintf("%.1f%s", v, u.name)
-			}
-			return fmt.Sprintf("%.0f%s", math.Floor(v), u.name)
-		}
-	}
-	return strconv.FormatInt(n, 10)
-}
+func Short(n int64) string { return table.Short(n) }
 
 // Age returns a number of seconds in its two largest units.
 func Age(seconds int64) string {

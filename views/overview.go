@@ -226,7 +226,7 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 	}
 	for _, x := range s.Waiting {
 		clears, r := e.clearing(x.ClearsInSeconds, x.Stuck(), x.AgeSeconds, x.OutPerSecond, wide)
-		target, name := Target{Pane: queue.PaneHealth, ID: x.Queue.String()}, x.Queue.String()
+		target, name, tail := Target{Pane: queue.PaneHealth, ID: x.Queue.String()}, x.Queue.String(), ""
 		switch x.Source {
 		case "webhook":
 			if x.Subject.String() != "webhook_router" {
@@ -235,11 +235,11 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 		case "job":
 			target = Target{Pane: queue.PaneQueues, ID: LaneID(x.Domain.String(), x.Subject.String())}
 			if named[name] > 1 { // the kind occurs in several domains, so the domain is added
-				name += " in " + x.Domain.String()
+				tail = " in " + x.Domain.String()
 			}
 		}
 		it := item{target: target, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
-			cell(name, e.Theme.Strong), cell(e.oldest(x.OldestAt, x.AgeSeconds), e.tone(r)), cell(e.counted(x.Waiting, x.WaitingBound), e.Theme.Text),
+			{Text: name + tail, Style: e.Theme.Strong, Tail: tail}, cell(e.oldest(x.OldestAt, x.AgeSeconds), e.tone(r)), cell(e.counted(x.Waiting, x.WaitingBound), e.Theme.Text),
 			cell(Rate(x.InPerSecond), e.Theme.Text), cell(Rate(x.OutPerSecond), e.Theme.Text), cell(clears, e.tone(r)),
 		}}}
 		if r > rankQuiet {

@@ -52,6 +52,10 @@ func (p *pageBuilder) paint(label, value string, st theme.Style) {
 	}
 	th := p.e.Theme
 	indent := min(labelWidth+3, max(p.w/3, 1))
+	if theme.Width(label) > indent-3 { // a name, which must be readable as a whole: it gets a line
+		p.para(label, th.Dim)
+		label = ""
+	}
 	for _, line := range hung("   "+th.Dim.Paint(th.Left(label, indent-3)), wrap(queue.Clean(value).Cut(queue.LineMost).String(), p.w-indent-1), st) {
 		p.add(line)
 	}

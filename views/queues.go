@@ -66,8 +66,9 @@ func Lanes(s *queue.Snapshot, w int) Source {
 		},
 		Look: laneLook,
 		Columns: []Column[queue.Lane]{
-			{Name: "job_kind", Head: "KIND", Width: 16, Want: 20, Max: 36, Look: strong, Text: func(l queue.Lane, _ Env) string { // a narrow screen has no column for the domain
-				return l.Kind.String() + queue.Choose(domains[l.Kind] > 1, " in "+l.Domain.String(), "")
+			{Name: "job_kind", Head: "KIND", Width: 16, Want: 20, Max: 36, Cell: func(l queue.Lane, e Env) table.Cell { // a narrow screen has no column for the domain
+				tail := queue.Choose(domains[l.Kind] > 1, " in "+l.Domain.String(), "")
+				return table.Cell{Text: l.Kind.String() + tail, Style: e.Theme.Strong, Tail: tail}
 			}},
 			{Name: "event_domain", Title: "domain", Width: 8, Max: 18, Drop: 3, Look: dim},
 			{Name: "oldest", Width: 8, Right: true, Look: ofRow, Text: func(l queue.Lane, e Env) string {

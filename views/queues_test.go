@@ -191,3 +191,40 @@ func TestWhoMayClaimNamesItsKindAlone(t *testing.T) {
 }
 
 func seconds(n int64) *int64 { return &n }
+
+// A name is whole on a page, also where it is longer than the column of the labels.
+func TestPagesShowLongNamesWhole(t *testing.T) {
+	t.Parallel()
+	s := viewstest.Rich()
+	l := s.Queues[0]
+	for _, name := range []string{"billing_export_europe_1", "billing_export_europe_2"} {
+		s.JobSubscriptions = append(s.JobSubscriptions, queue.JobSubscription{ExecutorID: queue.Clean(name), ExecutorKind: l.Executor, JobKind: l.Kind, Domain: l.Domain, Enabled: true})
+	}
+	for _, w := range []int{60, 80, 200} {
+		page := plain(views.LanePage(l, &s, env(theme.Options{}), w).Lines)
+		require.Contains(t, page, "billing_export_europe_1")
+		require.Contains(t, page, "billing_export_europe_2")
+	}
+}
+
+// Two queue lanes of one kind are told apart by their domains, also where the kind is cut.
+func TestLanesOfOneLongKindDiffer(t *testing.T) {
+	t.Parallel()
+	s := viewstest.Empty()
+	kind := queue.Clean("customer.invoice.render_and_send_to_archive")
+	for _, domain := range []string{"shop", "crm"} {
+		s.Queues = append(s.Queues, queue.Lane{Kind: kind, Domain: queue.Clean(domain), Queued: 1})
+		s.Waiting = append(s.Waiting, queue.Waiting{Source: "job", Queue: queue.Clean("job " + kind.String()), Subject: kind, Domain: queue.Clean(domain), Waiting: 1})
+	}
+	for _, w := range []int{60, 80} {
+		e, size := env(theme.Options{}), views.Size{W: w, H: 24}
+		lanes := plain(grid(views.Lanes(&s, w), nil).Lines(e, size))
+		overview := plain(views.Overview(views.OverviewState{Snapshot: &s}, e, size).Lines)
+		for _, domain := range []string{"… in shop ", "… in crm "} {
+			require.Contains(t, lanes, domain, "%d columns", w)
+			if w > 60 { // the Overview has 14 cells for a name there
+				require.Contains(t, overview, domain, "%d columns", w)
+			}
+		}
+	}
+}

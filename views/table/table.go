@@ -166,7 +166,11 @@ func (t Table) line(th theme.Theme, ws []int, width, i int) string {
 			put(theme.Blank(Gap), th.Text, Gap)
 		}
 		first = false
-		put(align(th, row.Cells[c].within(th, ws[c]), ws[c], col.Right), row.Cells[c].Style, ws[c])
+		text := row.Cells[c].within(th, ws[c])
+		if col.Right {
+			text = shortened(text, ws[c])
+		}
+		put(align(th, text, ws[c], col.Right), row.Cells[c].Style, ws[c])
 	}
 	if used < width {
 		put(theme.Blank(width-used), th.Text, width-used)

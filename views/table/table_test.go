@@ -106,3 +106,18 @@ func TestCutCellKeepsItsTail(t *testing.T) {
 	require.Equal(t, "hooks.init…", line(11, endpoint), "no room for both")
 	require.Equal(t, "hooks.initech.exampl…", line(21, table.Cell{Text: "hooks.initech.example #1003", Tail: " #4"}), "not its end")
 }
+
+// A number that does not fit is shortened, not cut: of 1,204,8… nobody knows how large it is.
+func TestNumbersAreNotCut(t *testing.T) {
+	t.Parallel()
+	th := theme.New(theme.Options{})
+	for text, want := range map[string]string{
+		"204,812": " 204,812", "1,204,812": "    1.2M", "≥1,000,000": "   ≥1.0M", "-1,204,812": "   -1.2M", "123456789012": "1234567…", "1,204,812 rows": "1,204,8…", "a,b,c,d,e": "a,b,c,d…",
+	} {
+		tb := table.Table{
+			Columns: []table.Column{{Title: "open", Width: 8, Right: true}}, N: 1, Cursor: -1, Sorted: -1, Headless: true,
+			Row: func(int) table.Row { return table.Row{Cells: []table.Cell{{Text: text}}} },
+		}
+		require.Equal(t, "   "+want+" ", ansi.Strip(tb.Lines(th, 12, 1)[0]), text)
+	}
+}
