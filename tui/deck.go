@@ -259,9 +259,13 @@ func (m *deck) crumbs(p *pane) string {
 	return name
 }
 
+// leastCrumbs is how many cells of the titles of the open levels stay beside the number of rows.
+const leastCrumbs = 20
+
 // position returns the left side of the status line: the titles of the open
 // levels, then the number of rows, their order and the filter, or, for a page,
-// the visible lines.
+// the visible lines. Long titles are cut, so that the number of selected rows
+// is always there.
 func (m *deck) position() string {
 	p := m.pane()
 	l := p.top()
@@ -284,10 +288,7 @@ func (m *deck) position() string {
 			parts = append(parts, "search "+l.find)
 		}
 	default:
-		if l.grid.gone && len(l.grid.order) > 0 {
-			parts = append(parts, "the row under the cursor is gone")
-		}
-		parts = append(parts, m.crumbs(p), m.rowCount(l))
+		parts = append(parts, m.rowCount(l))
 		if l.list.tooLong() {
 			parts = append(parts, "read at "+m.env().Clock(l.list.asOf))
 		}
@@ -297,6 +298,9 @@ func (m *deck) position() string {
 		if l.grid.text != "" {
 			parts = append(parts, "filter "+l.grid.text)
 		}
+		gone := queue.Choose(l.grid.gone && len(l.grid.order) > 0, "the row under the cursor is gone"+dot, "")
+		rest := dot + strings.Join(parts, dot)
+		return gone + m.display.theme.Cut(m.crumbs(p), max(m.size.W-2-cells(gone+rest), leastCrumbs)) + rest
 	}
 	return strings.Join(parts, dot)
 }

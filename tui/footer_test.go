@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 )
 
@@ -120,4 +121,16 @@ func TestLostListIsNotBeingRead(t *testing.T) {
 	}
 	require.Equal(t, "Reading", says(scene{}))
 	require.Contains(t, says(scene{lost: true}), "was not read before the database was lost")
+}
+
+// The number of selected rows is in the status line however long the title of the list is.
+func TestSelectedRowsAreCountedBesideALongTitle(t *testing.T) {
+	for _, w := range []int{60, 80} {
+		s := newStore()
+		s.snap.DeadGroups[0].Endpoint = queue.Clean("hooks.a-customer-with-a-very-long-name.eu-central-1.example.com:8443")
+		run(t, setup{store: s, w: w, h: 24}, func(c *console) {
+			c.press("5", "enter", "space", "space")
+			c.sees("Dead letters → ", "… · 2 selected, 40 of 4,640")
+		})
+	}
 }

@@ -171,9 +171,9 @@ func NotificationHead(n *queue.Notifications, e Env, w int) []string {
 	if n.LastRunAt != nil {
 		ran, style = "the notification worker ran "+e.Ago(*n.LastRunAt)+" ago", th.Dim
 	}
-	every, stale, failed := "every "+Age(n.IntervalSeconds), "", ""
+	every, off, stale, failed := "every "+Age(n.IntervalSeconds), "", "", ""
 	if n.IntervalSeconds == 0 {
-		every, style = "switched OFF", th.Warning
+		every, off, style = "", "switched OFF", th.Warning
 	}
 	if n.Stale {
 		stale, style = "STALE", th.Warning
@@ -181,7 +181,7 @@ func NotificationHead(n *queue.Notifications, e Env, w int) []string {
 	if n.Failed > 0 {
 		failed = th.Critical.Paint(th.G.Critical+" "+Count(n.Failed)+" failed") + style.Paint(" "+th.G.Dot+" ")
 	}
-	return []string{th.Cut(" "+th.Text.Paint(first), w), th.Cut(" "+failed+style.Paint(e.dotted(ran, every, stale, "T runs it now")), w)}
+	return []string{th.Cut(" "+th.Text.Paint(first), w), th.Cut(" "+failed+style.Paint(e.dotted(stale, off, ran, every, "T runs it now")), w)}
 }
 
 // NotificationPage returns the page of a row of pane gn.

@@ -45,6 +45,10 @@ func TestNotificationHead(t *testing.T) {
 	require.Contains(t, head(func(n *queue.Notifications) { n.Stale = true }), "STALE")
 	require.NotContains(t, head(func(n *queue.Notifications) { n.Failed = 0 }), "failed")
 	require.Contains(t, head(func(n *queue.Notifications) { n.DebouncingBound = true }), "≥37 in the debounce")
+	n := viewstest.Notifications()
+	n.Stale, n.IntervalSeconds, n.Failed = true, 0, 1200
+	narrow := ansi.Strip(strings.Join(views.NotificationHead(&n, env(theme.Options{}), 60), "\n"))
+	require.Contains(t, narrow, "1,200 failed · STALE · switched OFF", "what is wrong is not cut")
 	require.Empty(t, views.NotificationHead(nil, env(theme.Options{}), 80))
 }
 
