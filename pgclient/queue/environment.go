@@ -23,7 +23,7 @@ func ReadEnvironment(database, value string) Environment {
 		return e
 	}
 	name, open := strings.CutSuffix(value, " open")
-	e.Name, e.Guarded = Clean(strings.TrimSuffix(name, " guarded")), !open
+	e.Name, e.Guarded = Clean(strings.TrimSpace(strings.TrimSuffix(name, " guarded"))), !open
 	return e
 }
 

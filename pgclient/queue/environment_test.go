@@ -18,6 +18,7 @@ func TestGuard(t *testing.T) {
 		{"unset", false, ""}, {"unset", true, "app"}, {"", false, ""}, {"", true, "app"},
 		{"prod guarded", false, "prod"}, {"prod guarded", true, "prod"},
 		{"staging open", false, ""}, {"staging open", true, "staging"},
+		{"prod  guarded", false, "prod"}, {" prod guarded", false, "prod"}, {"production ", false, "production"}, // blanks at the edge cannot be typed
 		{"production", false, "production"}, {"prod opened", false, "prod opened"}, // a value that a person wrote with a mistake
 	} {
 		require.Equal(t, c.want, queue.ReadEnvironment("app", c.value).Guard(c.production), "%+v", c)
