@@ -87,7 +87,7 @@ func planAdopt(ctx context.Context, c *Planner, p *queue.Plan) error {
 // adoption pauses.
 func (a adoptAnswer) outcomeLines(waiting string) []queue.PlanLine {
 	if waiting == "keep" {
-		return []queue.PlanLine{line("then", "all of it continues here: waiting webhooks are sent, waiting jobs are run")}
+		return []queue.PlanLine{line("waiting work", "continues here: webhooks are sent, jobs are run")}
 	}
 	out := []queue.PlanLine{}
 	if waiting == "cancel" {
