@@ -12,6 +12,7 @@ import (
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/schema"
 )
 
 // Snapshot reads the snapshot that all consoles share. It is at most maxAge old, except while
@@ -47,7 +48,8 @@ func (c *Client) snapshot(ctx context.Context, maxAge time.Duration) (queue.Snap
 	case pgerror.NoFunction(err):
 		return c.bareSnapshot(ctx, "fn_queue_snapshot is not installed: run qtop migrate up")
 	case errors.As(err, &pg) && pg.Code == "42501":
-		return c.bareSnapshot(ctx, "this login may not read the snapshot of the queues (fn_queue_snapshot): it needs the role queue_viewer")
+		prefix, _ := schema.RolePrefix(ctx, conn)
+		return c.bareSnapshot(ctx, "this login may not read the snapshot of the queues (fn_queue_snapshot): it needs the role "+prefix+"queue_viewer")
 	}
 	if err != nil {
 		return s, pgerror.Translate(err)
@@ -86,7 +88,8 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 	c.Note(ctx, err)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42501" {
-		return s, first, queue.NewError(queue.KindPermission, "this login may not read stored snapshots", "SQLSTATE "+pg.Code, "it needs the role queue_viewer").Because(err)
+		prefix, _ := schema.RolePrefix(ctx, c.read)
+		return s, first, queue.NewError(queue.KindPermission, "this login may not read stored snapshots", "SQLSTATE "+pg.Code, "it needs the role "+prefix+"queue_viewer").Because(err)
 	}
 	if err != nil {
 		return s, first, pgerror.Translate(err)

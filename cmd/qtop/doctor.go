@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -62,6 +63,7 @@ func examine(ctx context.Context, a *app, c *pgclient.Client) (all []finding) {
 	if s.Misfit != nil { // no other check can read such a schema
 		return append(sessionFindings(ctx, x), finding{"bad", "schema", s.Misfit.What, s.Misfit.Do.String()})
 	}
+	x.rolePrefix = inspect.RolePrefix(ctx, c)
 	for _, look := range checks() {
 		all = append(all, look(ctx, x)...)
 	}

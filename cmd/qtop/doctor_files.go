@@ -45,7 +45,7 @@ func fileFindings(_ context.Context, x patient) (all []finding) {
 func signingFindings(ctx context.Context, x patient) (all []finding) {
 	faults, hosts, err := inspect.SigningFaults(ctx, x.client)
 	if err != nil {
-		return []finding{unread("signing", err)}
+		return []finding{x.unread("signing", err)}
 	}
 	of := map[int64]map[string]bool{}
 	for _, f := range faults {
@@ -62,7 +62,7 @@ func signingFindings(ctx context.Context, x patient) (all []finding) {
 	}
 	unsigned, err := inspect.Unsigned(ctx, x.client)
 	if err != nil {
-		return []finding{unread("signing", err)}
+		return []finding{x.unread("signing", err)}
 	}
 	if unsigned > 0 {
 		all = append(all, finding{"note", "signing", queue.Clean(queue.Plural(unsigned, "active webhook subscription sends", "active webhook subscriptions send") + " unsigned"),
@@ -70,7 +70,7 @@ func signingFindings(ctx context.Context, x patient) (all []finding) {
 	}
 	misformed, err := inspect.Misformed(ctx, x.client)
 	if err != nil {
-		return []finding{unread("signing", err)}
+		return []finding{x.unread("signing", err)}
 	}
 	for _, id := range misformed {
 		all = append(all, finding{"bad", "signing", queue.Clean(fmt.Sprintf("the callback URL of subscription %d is not https://HOST/PATH: nothing can be sent to it, and what viewers see as its endpoint may be a secret of it", id)),

@@ -17,17 +17,17 @@ func hostRightFindings(ctx context.Context, x patient) []finding {
 	need := workerhost.Roles(x.settings.Loops)
 	lacks, schemaOwner, err := inspect.LackedRoles(ctx, x.client, need)
 	if err != nil {
-		return []finding{unread("host rights", err)}
+		return []finding{x.unread("host rights", err)}
 	}
 	login, err := inspect.ThisLogin(ctx, x.client)
 	if err != nil {
-		return []finding{unread("host rights", err)}
+		return []finding{x.unread("host rights", err)}
 	}
 	executor := cmp.Or(x.settings.Executor, x.settings.HostID)
 	var owner inspect.ExecutorOwner
 	if len(x.settings.Handlers) > 0 {
 		if owner, err = inspect.OwnerOf(ctx, x.client, executor); err != nil {
-			return []finding{unread("host rights", err)}
+			return []finding{x.unread("host rights", err)}
 		}
 	}
 	var out []finding
@@ -59,7 +59,7 @@ func hostRightFindings(ctx context.Context, x patient) []finding {
 		return out
 	}
 	if schemaOwner {
-		return []finding{{"ok", "host rights", queue.Clean("this login has the rights of the schema's owner, with which a worker host runs; in production give hosts a login with " + strings.Join(need, ", ") + " alone"), ""}}
+		return []finding{{"ok", "host rights", queue.Clean("this login has the rights of the schema's owner, with which a worker host runs; in production give hosts a login with " + x.roles(need...) + " alone"), ""}}
 	}
-	return []finding{{"ok", "host rights", queue.Clean("all that a worker host needs: " + strings.Join(need, ", ") + queue.Choose(owner.Role != "", ", and the executor "+executor, "")), ""}}
+	return []finding{{"ok", "host rights", queue.Clean("all that a worker host needs: " + x.roles(need...) + queue.Choose(owner.Role != "", ", and the executor "+executor, "")), ""}}
 }

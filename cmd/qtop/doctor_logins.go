@@ -48,7 +48,11 @@ func loginFindings(ctx context.Context, x patient) []finding {
 		out = append(out[:shownLogins:shownLogins], finding{"note", "logins", queue.Clean(queue.Plural(more, "more line", "more lines") + " about logins"), "fix these first"})
 	}
 	for _, l := range logins {
-		if l.Migrates {
+		switch {
+		case l.Migrates && !l.OwnsSchema:
+			out = append(out, finding{"note", "migrates", queue.Clean(l.Name.String() + " owns the database, but may not run qtop migrate: it cannot act as " + l.Owner.String()),
+				"GRANT " + l.Owner.String() + " TO " + l.Quoted.String() + ", by a superuser, if it is to migrate; CREATEROLE too where a release adds a role"})
+		case l.Migrates:
 			out = append(out, finding{"ok", "migrates", queue.Clean(l.Name.String() + " owns the database: it may run qtop migrate, and change every row and function"),
 				"give hosts and people other logins"})
 		}
@@ -230,7 +234,7 @@ func wideFindings(l inspect.Login) []finding {
 		}
 	}
 	if slices.Contains(administers, "queue_owner") && !l.Migrates {
-		out = append(out, finding{"note", "wide login", queue.Clean(l.Name.String() + " is a member of queue_owner: it may change every table and function of qtop"),
+		out = append(out, finding{"note", "wide login", queue.Clean(l.Name.String() + " is a member of " + l.Owner.String() + ": it may change every table and function of qtop"),
 			"only the login that runs qtop migrate needs it: REVOKE " + l.Owner.String() + " FROM the others"})
 	}
 	if len(works) > 0 && len(administers) > 0 {

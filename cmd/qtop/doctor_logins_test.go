@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/schema"
 )
 
 // The doctor names settings that roles and the database give to sessions, and
@@ -32,7 +34,7 @@ func TestDoctorOnLogins(t *testing.T) {
 		var all []finding
 		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
 		for _, f := range all {
-			if f.State != "ok" && strings.Contains("read-only triggers path encoding isolation superuser wide login logins setting host rights roles members", f.Check) {
+			if f.State != "ok" && strings.Contains("read-only triggers path encoding isolation superuser wide login logins setting host rights roles members migrates", f.Check) {
 				lines += f.State + " " + f.Check + ": " + f.Found.String() + " | " + f.Remedy + "\n"
 				bad = bad || f.State == "bad"
 			}
@@ -86,6 +88,14 @@ func TestDoctorOnLogins(t *testing.T) {
 	require.NotContains(t, lines, "owen is a member of queue_owner")
 	require.NotContains(t, lines, "olga has", "a member of the owner migrates too")
 	require.Contains(t, lines, "note wide login: "+login+" is a member of queue_owner")
+	require.NotContains(t, lines, "note migrates", "olga is a member of queue_owner by owen")
+	exec("CREATE ROLE otto LOGIN; ALTER DATABASE " + db + " OWNER TO otto") // as where a superuser ran migrate up
+	lines, _ = doctor("otto")
+	require.Contains(t, lines, "note migrates: otto owns the database, but may not run qtop migrate: it cannot act as queue_owner | GRANT queue_owner TO otto")
+	exec("GRANT queue_owner TO otto")
+	lines, _ = doctor("otto")
+	require.NotContains(t, lines, "note migrates")
+	exec("ALTER DATABASE " + db + " OWNER TO owen")
 	exec(`CREATE ROLE "user"; CREATE ROLE "Odd-One" LOGIN CREATEROLE IN ROLE queue_viewer, "user"; GRANT "user" TO queue_viewer; ALTER ROLE "Odd-One" SET statement_timeout = '2s';
 		ALTER ROLE "Odd-One" IN DATABASE ` + db + ` SET search_path = evil`)
 	lines, _ = doctor("Odd-One")
@@ -109,4 +119,30 @@ func TestDoctorOnLogins(t *testing.T) {
 	require.Contains(t, lines, "note superuser: this login is a superuser")
 	out, _ := qtop(t, s.DSN("postgres", db), "doctor", "--read-only", "-o", "json").Output()
 	require.Contains(t, string(out), "not looked at: this session is read-only", "the partitions")
+}
+
+// In a database whose roles have a prefix the doctor names those: a GRANT of a role without it would
+// give rights in another database of the server.
+func TestDoctorNamesRolesWithTheirPrefix(t *testing.T) {
+	t.Parallel()
+	s := pgtest.OwnServer(t, nil)
+	require.NoError(t, schema.Current().Up(t.Context(), s.DSN("postgres", "postgres"), schema.UpOptions{RolePrefix: "stg_"}))
+	admin, err := pgsession.Connect(t.Context(), s.DSN("postgres", "postgres"))
+	require.NoError(t, err)
+	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
+	_, err = admin.Exec(t.Context(), "CREATE ROLE vic LOGIN")
+	require.NoError(t, err)
+	bare := regexp.MustCompile(`\b(` + strings.Join(append(schema.Roles(), "queue_owner"), "|") + `)\b`)
+	granted := ""
+	for _, login := range []string{"vic", "postgres"} {
+		out, _ := qtop(t, s.DSN(login, "postgres"), "doctor", "-o", "json").Output()
+		var all []finding
+		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
+		for _, f := range all {
+			require.NotRegexp(t, bare, f.Check+": "+f.Found.String()+" | "+f.Remedy)
+			granted += f.Remedy + "\n"
+		}
+	}
+	require.Contains(t, granted, "GRANT stg_queue_viewer TO the login")
+	require.Contains(t, granted, "ask with the role stg_queue_viewer")
 }

@@ -57,7 +57,7 @@ func roleFindings(ctx context.Context, x patient) []finding {
 			"members have the same rights in both; migrate up --role-prefix gives a new database its own roles"})
 	}
 	if len(found.OpenExecutors) > 0 {
-		out = append(out, finding{"note", "executors", queue.Clean("every member of dot_executor may work as " + firstNames(found.OpenExecutors)),
+		out = append(out, finding{"note", "executors", queue.Clean("every member of " + x.roles("dot_executor") + " may work as " + firstNames(found.OpenExecutors)),
 			"qtop executor owner ID --owner-role ROLE --reason R"})
 	}
 	return out

@@ -55,7 +55,7 @@ func partitionFinding(ctx context.Context, x patient) []finding {
 	made, caught, may, err := inspect.EnsurePartitions(ctx, x.client)
 	switch {
 	case err == nil && !may:
-		return []finding{{"note", "partitions", queue.Clean("not looked at: that needs dot_executor"), "a host's retention_sweep does it every hour"}}
+		return []finding{{"note", "partitions", queue.Clean("not looked at: that needs " + x.roles("dot_executor")), "a host's retention_sweep does it every hour"}}
 	case queue.KindOf(err) == queue.KindPermission: // of the owner, in whose name the function works
 		return []finding{{"bad", "partitions", queue.Said(err), "give the owner of qtop's tables the rights that the check schema names, then run qtop doctor again"}}
 	case err != nil:
@@ -73,7 +73,7 @@ func partitionFinding(ctx context.Context, x patient) []finding {
 func sizeFinding(ctx context.Context, x patient) []finding {
 	sizes, err := inspect.KeptSizes(ctx, x.client)
 	if err != nil {
-		return []finding{unread("kept for ever", err)}
+		return []finding{x.unread("kept for ever", err)}
 	}
 	return []finding{{"ok", "kept for ever", sizes, queue.Choose(strings.Contains(sizes.String(), "webhooks"), "set retention.webhooks_days where settled webhook events need not stay", "")}}
 }
@@ -83,7 +83,7 @@ func sizeFinding(ctx context.Context, x patient) []finding {
 func driftFinding(ctx context.Context, x patient) []finding {
 	drift, n, large, err := inspect.CounterDrift(ctx, x.client)
 	if queue.KindOf(err) == queue.KindPermission {
-		return []finding{unread("counters", err)}
+		return []finding{x.unread("counters", err)}
 	} else if err != nil {
 		return []finding{{"note", "counters", queue.Said(err), "qtop recount --dry-run compares without a time limit"}}
 	}
@@ -111,7 +111,7 @@ func idFinding(ctx context.Context, x patient) []finding {
 	ids, n, err := inspect.OddIDs(ctx, x.client)
 	switch {
 	case queue.KindOf(err) == queue.KindPermission:
-		return []finding{unread("ids", err)}
+		return []finding{x.unread("ids", err)}
 	case err != nil:
 		return []finding{{"note", "ids", queue.Clean(err.Error()), ""}}
 	case n == 0:
@@ -134,7 +134,7 @@ func neverDueFinding(ctx context.Context, x patient) []finding {
 	lanes, n, err := inspect.NeverDue(ctx, x.client)
 	switch {
 	case queue.KindOf(err) == queue.KindPermission:
-		return []finding{unread("due times", err)}
+		return []finding{x.unread("due times", err)}
 	case err != nil:
 		return []finding{{"note", "due times", queue.Clean(err.Error()), ""}}
 	case n == 0:

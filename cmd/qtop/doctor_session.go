@@ -84,7 +84,7 @@ func hostFinding(ctx context.Context, x patient) []finding {
 	case err != nil:
 		return []finding{{"bad", "snapshot", queue.Said(err), ""}}
 	case !s.Missing["all"].Empty():
-		return []finding{{"note", "snapshot", s.Missing["all"], "GRANT queue_viewer TO the login, where a person looks with it; a host or a producer needs none"}}
+		return []finding{{"note", "snapshot", s.Missing["all"], "GRANT " + x.roles("queue_viewer") + " TO the login, where a person looks with it; a host or a producer needs none"}}
 	}
 	out := []finding{{"ok", "hosts", queue.Clean(fmt.Sprintf("%d alive", s.Flow.HostsAlive)), ""}}
 	if s.Flow.HostsAlive == 0 {

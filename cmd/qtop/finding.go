@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient"
@@ -22,10 +23,20 @@ type finding struct {
 // patient is what a check of the doctor examines: a client of the database,
 // the session, and the settings of this machine.
 type patient struct {
-	client   *pgclient.Client
-	session  queue.Session
-	settings config.Settings
-	files    []fileFinding
+	client     *pgclient.Client
+	session    queue.Session
+	settings   config.Settings
+	files      []fileFinding
+	rolePrefix string // with which the names of qtop's roles begin in this database
+}
+
+// roles joins the names in the cluster of roles of qtop.
+func (x patient) roles(names ...string) string {
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = x.rolePrefix + name
+	}
+	return strings.Join(all, ", ")
 }
 
 // check examines one subject and returns its findings.
@@ -34,9 +45,9 @@ type check func(context.Context, patient) []finding
 // unread returns the finding of a check that could not read its data. If only
 // a right is missing, that is a note: the login of a host or a producer need
 // not have it.
-func unread(check string, err error) finding {
+func (x patient) unread(check string, err error) finding {
 	if queue.KindOf(err) == queue.KindPermission {
-		return finding{"note", check, queue.Clean("not looked at: this login may not read it"), "ask with the role queue_viewer"}
+		return finding{"note", check, queue.Clean("not looked at: this login may not read it"), "ask with the role " + x.roles("queue_viewer")}
 	}
 	return finding{"bad", check, queue.Said(err), ""}
 }

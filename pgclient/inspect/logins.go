@@ -30,7 +30,8 @@ type Login struct {
 	Roles      []string   // qtop's roles of which it is a member
 	Mine       bool       // it is the login of this session
 	Owner      queue.Text // the role that owns qtop's objects, quoted for a statement
-	Migrates   bool       // whether it may run migrate up: it can act as the owner of the database, has CREATEROLE, and is no superuser
+	Migrates   bool       // it can act as the owner of the database, and is no superuser
+	OwnsSchema bool       // it can act as Owner, or give itself that right, as migrate up does
 }
 
 // members lists the roles that are members of one of qtop's roles, directly or through other roles,
@@ -80,6 +81,9 @@ func Logins(ctx context.Context, c *pgclient.Client) ([]Login, error) {
 			CASE WHEN l.rolcreaterole THEN 'CREATEROLE' END, CASE WHEN l.rolreplication THEN 'REPLICATION' END,
 			CASE WHEN l.rolbypassrls THEN 'BYPASSRLS' END], NULL),
 			ARRAY(SELECT DISTINCT h.role::text FROM held h WHERE h.member = l.oid ORDER BY 1), l.rolname = session_user, quote_ident(($2::text[])[1]),
-			NOT l.rolsuper AND pg_has_role(l.oid, d.datdba, 'MEMBER')
-		FROM login l, pg_catalog.pg_database d WHERE d.datname = current_database() ORDER BY l.rolname = session_user DESC, l.rolname`)
+			NOT l.rolsuper AND pg_has_role(l.oid, d.datdba, 'MEMBER'),
+			CASE WHEN current_setting('server_version_num')::int4 >= 160000 THEN pg_has_role(l.oid, o.oid, 'SET') ELSE l.rolcreaterole OR pg_has_role(l.oid, o.oid, 'MEMBER') END
+				OR pg_has_role(l.oid, o.oid, 'MEMBER WITH ADMIN OPTION')
+		FROM login l, pg_catalog.pg_database d, pg_catalog.pg_roles o WHERE d.datname = current_database() AND o.rolname::text = ($2::text[])[1]
+		ORDER BY l.rolname = session_user DESC, l.rolname`)
 }

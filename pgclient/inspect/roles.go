@@ -21,6 +21,14 @@ type RoleReport struct {
 	OpenExecutors []string      // executors as which every member of dot_executor may work; nil if this login may not read them
 }
 
+// RolePrefix returns the prefix of the database's roles; empty if it has none, or it cannot be read.
+func RolePrefix(ctx context.Context, c *pgclient.Client) string {
+	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	defer cancel()
+	prefix, _ := schema.RolePrefix(ctx, c.Read())
+	return prefix
+}
+
 // LackedRole is a role of qtop whose rights this login has not.
 type LackedRole struct {
 	Name   string // logical name
