@@ -217,6 +217,7 @@ func TestMaskAccounts(t *testing.T) {
 		"de89370400440532013000", "GB29 NWBK 6016 1331 9268 19", "GB29NWBK60161331926819",
 		"FR1420041010050500013M02606", "FR14 2004 1010 0505 0001 3M02 606", "NO9386011117947", "NO93 8601 1117 947", "MT84MALT011000012345MTLCAST001S",
 		"NL91 ABNA0417164300", "NL91 ABNA 0417 1643 00", "IT60 X 05428 11101 000000123456", "de89 3704 0044 0532013000", "FR14-20041-01005-0500013M026-06",
+		"4111.1111.1111.1111", "4111_1111_1111_1111", "4111/1111/1111/1111", "3782.822463.10005", "DE89.3704.0044.0532.0130.00", "GB29/NWBK/6016/1331/9268/19",
 	} {
 		forms := []string{
 			`{"order": {"note": "%s"}}`, `["a", "paid with %s yesterday"]`, `"%s"`, `{"%s": {"n": 1}}`, `{"text": "x=%s;y"}`, `{"text": "{\"b\": [\"%s\"]}"}`, `{"csv": "1,%s,2"}`,
@@ -252,6 +253,7 @@ func TestMaskAccounts(t *testing.T) {
 		`{"id": 4111111111111112}`, `{"at": 1763900000000}`, `{"at": 1763900000000000}`, `{"id": "1234567890123456789"}`, `{"phone": "+49 30 1234567890"}`,
 		`{"id": "de89370400440532013001"}`, `{"id": "4f0c6b2e-1111-4222-8333-444455556666"}`, `{"sha": "da39a3ee5e6b4b0d3255bfef95601890afd80709"}`,
 		`{"n": 0.4111111111111111}`, `{"row": "21 34 55 62 31 47 50 66 21 34 55 62 31 47 50 66"}`, `{"at": "2026-11-26 1763900000000"}`, `{"v": "1.4111111111111111"}`, `{"id": 41111111111111111111111}`, `{"sku": "AB12-3456-7890-1234"}`, `{"n": 4111111111111111.5}`, `{"n": [-4111111111111112.0]}`,
+		`{"id": "4111.1111.1111.1112"}`, `{"path": "2026/1126/1531/4242"}`, `{"id": "DE89.3704.0044.0532.0130.01"}`,
 	} {
 		require.Equal(t, payload, mask(payload))
 	}
@@ -314,12 +316,22 @@ func TestMaskCodes(t *testing.T) {
 				for _, x := range []string{twice(code(plain)), twice(`{"body":"` + code(plain) + `"}`)} {
 					require.NotContains(t, mask(map[string]any{"body": x}), x[:len(x)/2], "%s of %s of %s", outer, name, plain)
 				}
+				for last, again := range coders {
+					x := again(twice(code(plain)))
+					require.NotContains(t, mask(map[string]any{"body": x}), x[:len(x)/2], "%s of %s of %s of %s", last, outer, name, plain)
+				}
 			}
 		}
 		for _, plain := range []string{`{"a":1,"name":"something plain"}`, `["a","b","something plain"]`, `{"n": [1, 2, 3], "at": "2026-01-01"}`} {
-			x := code(plain)
-			require.Contains(t, mask(map[string]any{"body": x}), x, "%s of %s", name, plain)
+			for _, x := range []string{code(plain), code(code(plain)), code(code(code(plain)))} {
+				require.Contains(t, mask(map[string]any{"body": x}), x, "%s of %s", name, plain)
+			}
 		}
+	}
+	deep := inner[0]
+	for range 7 {
+		deep = coders["base64"](deep)
+		require.NotContains(t, mask(map[string]any{"body": deep}), deep[:len(deep)/2])
 	}
 	lines := base64.StdEncoding.EncodeToString([]byte(`{"a":"` + strings.Repeat("x", 60) + `","password":"` + s + `"}`))
 	require.NotContains(t, mask("mail:\r\n"+lines[:76]+"\r\n"+lines[76:]+"\r\n"), lines[80:])

@@ -75,10 +75,11 @@ $fn$;
 COMMENT ON FUNCTION public.fn_mask_decode IS
   'A text with its percent, JSON and HTML escapes decoded once. Internal.';
 
--- fn_mask_codes() → a regular expression for text that may be JSON in base64 or hex, encoded once or twice: the encoded
--- first characters of JSON in UTF-8 or UTF-16, followed by more characters of that encoding. It is the first group or,
--- after / or +, the second one: these may be within base64 of something else, such as an image, where two characters
--- that look like the first ones of JSON are common, but not three. Internal.
+-- fn_mask_codes() → a regular expression for text that may be JSON in base64 or hex, encoded once or several times: the
+-- encoded first characters of JSON in UTF-8 or UTF-16, followed by more characters of that encoding, or a longer piece
+-- that decodes to printable text. It is the first group or, after / or +, the second one: these may be within base64 of
+-- something else, such as an image, where two characters that look like the first ones of JSON are common, but not
+-- three. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_codes() RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
@@ -86,10 +87,12 @@ DECLARE
   c_hex CONSTANT text := '(?:(?:[Ee][Ff][Bb]{2}[Bb][Ff]|[Ff][Ee][Ff]{2}|[Ff]{3}[Ee])?(?:00)?'
     '(?:7[Bb](?:2[02]|0[0AaDd9])|5[Bb](?:7[Bb]|2[02]|5[Bb]|0[0AaDd9]))'
     '|65(?:79|77)|57(?:3[13]|6[Cc]|7[79Aa])|3[57][46]2)(?:[0-9A-Fa-f]{2}){6,}';
+  -- printable text in base64 or hex, such as JSON in one more code
+  c_text CONSTANT text := '(?:[K-Za-e][A-Za-z0-9+/_-]{3}){10,}[A-Za-z0-9+/_-]{0,3}={0,2}|(?:[2-7][0-9A-Fa-f]){24,}';
 BEGIN
   RETURN '(?:^|[^A-Za-z0-9+/]|[\\0]x)('
       '(?:e[wy]|W[13lwyz]|ZX|V[3jnz]|A[FH]sA|[/_]{2}5[7b]A|[/_]v8A[We]|77u/[We])' || c_base64
-    || '|N[02UW]I[A-Za-z0-9+/_-]{14,}={0,2}|' || c_hex
+    || '|N[02UW]I[A-Za-z0-9+/_-]{14,}={0,2}|' || c_hex || '|' || c_text
     || ')|[+/]((?:ey[AIJ]|ew[0Ako]|W1[st]|W3s|Ww[ABo]|Wy[AIJ])' || c_base64 || '|' || c_hex || ')';
 END
 $fn$;
@@ -115,7 +118,9 @@ CREATE OR REPLACE FUNCTION public.fn_mask_digits() RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN '(?:^|[^0-9.]|(?:^|[^0-9])[.])[2-6](?:[ -]?[0-9]){12}'
-    '|(?:^|[^A-Za-z0-9])' || public.fn_mask_countries() || '[0-9]{2}(?:[ -]?[A-Za-z0-9]){11}';
+    '|(?:^|[^A-Za-z0-9])' || public.fn_mask_countries() || '[0-9]{2}(?:[ -]?[A-Za-z0-9]){11}'
+    '|(?:^|[^A-Za-z0-9])(?:[2-6][0-9]{3}(?:[._/][0-9]{4}){3}|3[47][0-9]{2}[._/][0-9]{6}[._/][0-9]{5}'
+    '|' || public.fn_mask_countries() || '[0-9]{2}(?:[._/][A-Za-z0-9]{4}){2})';
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_digits IS
@@ -218,11 +223,21 @@ DECLARE
   -- Up to the last digit, or the last word, and no further: what follows can begin the next match.
   c_card CONSTANT text := '(?:^|[^0-9.]|(?:^|[^0-9])[.])([2-6](?:[ -]?[0-9]){12,})';
   c_iban CONSTANT text := '(?:^|[^A-Za-z0-9])([A-Za-z]{2}[0-9]{2}[A-Za-z0-9]*(?:[ -][A-Za-z0-9]+)*)';
+  -- with another mark between the groups only in groups of the usual lengths: 4.1 is a number, 2026/11 a date
+  c_marked CONSTANT text := '(?:^|[^A-Za-z0-9])([2-6][0-9]{3}(?:[._/][0-9]{4}){3}(?:[._/]?[0-9]{1,3})?'
+    '|3[47][0-9]{2}[._/][0-9]{6}[._/][0-9]{5}'
+    '|[A-Za-z]{2}[0-9]{2}(?:[._/][A-Za-z0-9]{4}){2,7}(?:[._/][A-Za-z0-9]{1,3})?)(?![A-Za-z0-9])';
   v_text text := p_text;
   v_iban boolean;
   v_part text;
   v_masked text;
 BEGIN
+  FOR v_part IN SELECT DISTINCT m[1] FROM regexp_matches(v_text, c_marked, 'g') m LOOP
+    v_masked := translate(v_part, '._/', '   ');
+    IF public.fn_mask_groups(public.fn_mask_groups(v_masked, true), false) <> v_masked THEN
+      v_text := replace(v_text, v_part, '•••');
+    END IF;
+  END LOOP;
   FOREACH v_iban IN ARRAY ARRAY[true, false] LOOP
     -- the longest first: a shorter part may lie within a longer one
     FOR v_part IN SELECT f.part FROM (SELECT DISTINCT m[1] AS part
