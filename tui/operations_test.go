@@ -81,7 +81,7 @@ func TestUnreadItemsOfAnOperation(t *testing.T) {
 	})
 }
 
-// The key - has no action of its own: the help names it, and so does the status line elsewhere.
+// The key - is part of the action of +: the help names both, and so does the status line elsewhere.
 func TestBothKeysOfTheRateAreNamed(t *testing.T) {
 	run(t, setup{w: 120, h: 60}, func(x *console) {
 		x.press("5", "-")

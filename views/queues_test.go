@@ -207,7 +207,7 @@ func TestPagesShowLongNamesWhole(t *testing.T) {
 	}
 }
 
-// Two queue lanes of one kind are told apart by their domains, also where the kind is cut.
+// Two queue lanes of one kind show their domains, also where the kind is cut.
 func TestLanesOfOneLongKindDiffer(t *testing.T) {
 	t.Parallel()
 	s := viewstest.Empty()
