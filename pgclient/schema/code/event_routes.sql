@@ -153,9 +153,21 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
   v_max int := public.fn_cfg_int('queue.retry.max_attempts_default', 20);
   v_recipients bigint; -- of all events together
+  v_newest timestamptz;
+  v_at timestamptz;
   -- if no event subscription filters by payload, the recipients of all events of a type are found together
   v_scoped boolean := EXISTS (SELECT 1 FROM public.event_subscription s WHERE NOT s.mute AND s.scope_filter <> '{}');
 BEGIN
+  LOCK TABLE public.iu_route_attempt IN ROW EXCLUSIVE MODE; -- before the clock is read: fn_event_inbox_advance
+  SELECT max(n.attempted_at) INTO v_newest
+  FROM (SELECT 'broadcast' AS ref UNION SELECT s.recipient_ref FROM public.event_subscription s) r
+  CROSS JOIN LATERAL (SELECT a.attempted_at FROM public.iu_route_attempt a WHERE a.recipient_ref = r.ref
+    ORDER BY a.attempted_at DESC LIMIT 1) n;
+  v_at := clock_timestamp();
+  IF v_newest > v_at THEN -- the clock was set back
+    LOCK TABLE public.event_inbox_position IN SHARE ROW EXCLUSIVE MODE;
+    DELETE FROM public.event_inbox_position p WHERE p.read_until >= v_at;
+  END IF;
   WITH e AS MATERIALIZED (
     SELECT u.id, u.event_domain, u.event_type, u.event_stream, u.event_subject_table, u.event_subject_ref,
       u.correlation_id,
@@ -169,8 +181,9 @@ BEGIN
     CROSS JOIN LATERAL public.fn_event_resolve_recipients(k.event_domain, k.event_type, k.event_stream,
       k.event_subject_table, k.payload) r
   ), new_attempts AS (
-    INSERT INTO public.iu_route_attempt (event_id, recipient_ref, step, event_domain, event_type, worker_name)
-    SELECT e.id, r.recipient_ref, r.step, e.event_domain, e.event_type, p_worker_name FROM e JOIN reach r
+    INSERT INTO public.iu_route_attempt (event_id, recipient_ref, step, event_domain, event_type, worker_name,
+      attempted_at)
+    SELECT e.id, r.recipient_ref, r.step, e.event_domain, e.event_type, p_worker_name, v_at FROM e JOIN reach r
       USING (same_resolution)
     ORDER BY e.id, r.recipient_ref
     ON CONFLICT DO NOTHING RETURNING event_id

@@ -16,7 +16,16 @@ GRANT SELECT, INSERT, UPDATE ON public.event_subscription TO :"workflow_admin";
 
 COMMENT ON TABLE public.event_read IS
   'Which recipient has read which event, when and by whose login.';
-GRANT SELECT ON public.event_read TO :"queue_viewer", :"workflow_admin", :"dead_letter_operator";
+
+COMMENT ON TABLE public.event_inbox_position IS
+  'Up to where recipients have read their events: a look at an inbox passes what the position covers. The highest '
+  'version counts. No row: the inbox is read from its newest event.';
+COMMENT ON COLUMN public.event_inbox_position.routed_to IS 'the recipient, or broadcast: the events to everybody';
+COMMENT ON COLUMN public.event_inbox_position.read_after IS
+  'the recipient has read every event that was routed after this time and not after read_until, except those in unread';
+COMMENT ON COLUMN public.event_inbox_position.unread IS 'the events between both times that it may not have read';
+GRANT SELECT ON public.event_read, public.event_inbox_position TO :"queue_viewer", :"workflow_admin",
+  :"dead_letter_operator";
 
 -- fn_event_resolve_recipients(domain, type, stream, subject table, payload) → (recipient_ref, step): each recipient
 -- once, with its lowest step: 1 = type and stream of the subscription equal those of the event, 2 = its type is NULL,
@@ -295,6 +304,145 @@ $fn$;
 COMMENT ON FUNCTION public.fn_event_acts_as IS
   'Whether this login may act as a recipient of events. Internal.';
 
+-- The position of an inbox (event_inbox_position). What a recipient has read stays in iu_route_attempt for months, so
+-- that a look for unread events would read all of it. A position says of a range of times that everything routed in it
+-- has been read, with up to 1,000 exceptions; fn_event_mark_read moves it (fn_event_inbox_advance).
+--
+-- 1. A position must stay true: no attempt may come into its range later. Therefore an attempt gets its time from the
+-- clock after its transaction has locked iu_route_attempt (fn_iu_route_events), and a position ends at the newest
+-- attempt that was visible before it was clear that nobody held this lock. What was not visible then is later.
+-- 2. If the clock was set back, attempts could come into a range. fn_iu_route_events then deletes the positions that
+-- reach the time of its attempts, and first waits for the transactions that have begun to store one.
+-- 3. Positions are inserted, never changed, so that two readers of one recipient do not wait for each other. The
+-- highest version counts, but each is true.
+
+-- fn_event_inbox_part(recipient, routed to, unread, limit, after) → events that were routed to the recipient, or events
+-- to everybody (routed to: broadcast), after a time, newest first: the unread ones, or all. Internal.
+CREATE OR REPLACE FUNCTION public.fn_event_inbox_part(p_recipient_ref text, p_routed_to text, p_unread boolean,
+  p_limit int, p_after timestamptz)
+RETURNS TABLE (event_id uuid, event_domain text, event_type text, step int, routed_at timestamptz,
+  read_at timestamptz)
+LANGUAGE plpgsql STABLE ROWS 100 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off AS $fn$
+DECLARE
+  v_position public.event_inbox_position;
+  v_left int := p_limit;
+  v_n int;
+BEGIN
+  IF p_unread THEN
+    SELECT * INTO v_position FROM public.event_inbox_position x
+    WHERE x.recipient_ref = p_recipient_ref AND x.routed_to = p_routed_to ORDER BY x.version DESC LIMIT 1;
+  END IF;
+  RETURN QUERY
+  SELECT t.event_id, t.event_domain, t.event_type, t.step, t.attempted_at, r.read_at
+  FROM public.iu_route_attempt t
+  LEFT JOIN public.event_read r ON r.event_id = t.event_id AND r.recipient_ref = p_recipient_ref
+  WHERE t.recipient_ref = p_routed_to AND t.attempted_at > greatest(v_position.read_until, p_after)
+    AND (r.event_id IS NULL OR NOT p_unread)
+  ORDER BY t.attempted_at DESC LIMIT v_left;
+  GET DIAGNOSTICS v_n = ROW_COUNT;
+  v_left := v_left - v_n;
+  IF v_left = 0 OR v_position.version IS NULL THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT t.event_id, t.event_domain, t.event_type, t.step, t.attempted_at, NULL::timestamptz
+  FROM unnest(v_position.unread) u (id)
+  JOIN public.iu_route_attempt t ON t.event_id = u.id AND t.recipient_ref = p_routed_to AND t.attempted_at > p_after
+  WHERE NOT EXISTS (SELECT FROM public.event_read r WHERE r.event_id = u.id AND r.recipient_ref = p_recipient_ref)
+  ORDER BY t.attempted_at DESC LIMIT v_left;
+  GET DIAGNOSTICS v_n = ROW_COUNT;
+  v_left := v_left - v_n;
+  IF v_left = 0 OR v_position.read_after <= p_after THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT t.event_id, t.event_domain, t.event_type, t.step, t.attempted_at, NULL::timestamptz
+  FROM public.iu_route_attempt t
+  WHERE t.recipient_ref = p_routed_to AND t.attempted_at <= v_position.read_after AND t.attempted_at > p_after
+    AND NOT EXISTS (SELECT FROM public.event_read r
+      WHERE r.event_id = t.event_id AND r.recipient_ref = p_recipient_ref)
+  ORDER BY t.attempted_at DESC LIMIT v_left;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_event_inbox_part IS
+  'The newest events of an inbox that were routed to its recipient, or to everybody. Internal.';
+
+-- fn_event_inbox_advance(recipient): moves the positions of the inbox if 1,000 attempts are newer than the position, or
+-- if older ones are not covered and fewer than 500 exceptions are unread. One call passes at most 20,000 attempts, so
+-- that none takes long; the next one continues. Internal.
+CREATE OR REPLACE FUNCTION public.fn_event_inbox_advance(p_recipient_ref text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off AS $fn$
+DECLARE
+  c_unread CONSTANT int := 1000;
+  c_passed CONSTANT int := 20000;
+  v_routed_to text;
+  v_old public.event_inbox_position;
+  v_new public.event_inbox_position;
+  v_after timestamptz;
+  v_ids uuid[];
+  v_times timestamptz[];
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RETURN; -- this transaction does not see the attempts that were committed after it began
+  END IF;
+  FOREACH v_routed_to IN ARRAY ARRAY[p_recipient_ref, 'broadcast'] LOOP
+    SELECT * INTO v_old FROM public.event_inbox_position x
+    WHERE x.recipient_ref = p_recipient_ref AND x.routed_to = v_routed_to ORDER BY x.version DESC LIMIT 1;
+    IF NOT FOUND THEN
+      v_old.read_until := '-infinity';
+      v_old.read_after := '-infinity';
+    END IF;
+    PERFORM FROM public.iu_route_attempt t
+    WHERE t.recipient_ref = v_routed_to AND t.attempted_at > v_old.read_until
+    ORDER BY t.attempted_at DESC OFFSET c_unread - 1 LIMIT 1;
+    CONTINUE WHEN NOT FOUND AND (v_old.read_after = '-infinity' OR (SELECT count(*) FROM unnest(v_old.unread) u (id)
+      WHERE NOT EXISTS (SELECT FROM public.event_read r
+        WHERE r.event_id = u.id AND r.recipient_ref = p_recipient_ref)) >= c_unread / 2);
+
+    LOCK TABLE public.event_inbox_position IN ROW EXCLUSIVE MODE; -- fn_iu_route_events waits for it
+    SELECT t.attempted_at INTO v_new.read_until FROM public.iu_route_attempt t
+    WHERE t.recipient_ref = v_routed_to ORDER BY t.attempted_at DESC LIMIT 1;
+    CONTINUE WHEN NOT FOUND OR v_new.read_until > clock_timestamp() -- the clock was set back
+      OR EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'relation'
+        AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+        AND l.relation = 'public.iu_route_attempt'::regclass AND l.mode = 'RowExclusiveLock' AND l.granted
+        AND l.pid IS DISTINCT FROM pg_backend_pid());
+
+    SELECT t.attempted_at INTO v_after FROM public.iu_route_attempt t
+    WHERE t.recipient_ref = v_routed_to AND t.attempted_at > v_old.read_until
+    ORDER BY t.attempted_at DESC OFFSET c_passed LIMIT 1;
+    IF NOT FOUND THEN
+      SELECT t.attempted_at INTO v_after FROM public.iu_route_attempt t
+      WHERE t.recipient_ref = v_routed_to AND t.attempted_at <= v_old.read_after
+      ORDER BY t.attempted_at DESC OFFSET c_passed LIMIT 1;
+    END IF;
+    v_after := COALESCE(v_after, '-infinity');
+    -- one statement, as events that are routed meanwhile would displace exceptions
+    SELECT array_agg(u.event_id ORDER BY u.n), array_agg(u.routed_at ORDER BY u.n) INTO v_ids, v_times
+    FROM public.fn_event_inbox_part(p_recipient_ref, v_routed_to, true, c_unread + 1, v_after)
+      WITH ORDINALITY u (event_id, event_domain, event_type, step, routed_at, read_at, n);
+    v_new.read_after := greatest(v_after, v_times[c_unread + 1]);
+    CONTINUE WHEN v_new.read_after >= v_new.read_until
+      OR (v_new.read_after, v_new.read_until) = (v_old.read_after, v_old.read_until);
+    INSERT INTO public.event_inbox_position (recipient_ref, routed_to, read_after, read_until, unread)
+    SELECT p_recipient_ref, v_routed_to, v_new.read_after, v_new.read_until, ARRAY(
+      SELECT u.id FROM unnest(v_ids, v_times) u (id, at)
+      WHERE u.at > v_new.read_after AND u.at <= v_new.read_until)
+    RETURNING version INTO v_new.version;
+    DELETE FROM public.event_inbox_position x WHERE x.recipient_ref = p_recipient_ref AND x.routed_to = v_routed_to
+      AND x.version = ANY (ARRAY(SELECT o.version FROM public.event_inbox_position o
+        WHERE o.recipient_ref = p_recipient_ref AND o.routed_to = v_routed_to AND o.version < v_new.version
+        FOR UPDATE SKIP LOCKED));
+  END LOOP;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_event_inbox_advance IS
+  'Moves the positions of an inbox past what its recipient has read. Internal.';
+
 -- fn_event_inbox(recipient, unread, limit) → events that were routed to the recipient or broadcast, newest first, with
 -- secrets masked. Raises 42501 if this login may not act as the recipient.
 CREATE OR REPLACE FUNCTION public.fn_event_inbox(p_recipient_ref text, p_unread boolean DEFAULT true,
@@ -303,7 +451,8 @@ RETURNS TABLE (event_id uuid, event_domain text, event_type text, event_stream t
   event_subject_table text,
   event_subject_ref text, safe_payload jsonb, occurred_at timestamptz, step int, routed_at timestamptz,
     read_at timestamptz)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $fn$
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 1000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 1000' USING ERRCODE = '22023';
@@ -314,20 +463,17 @@ BEGIN
   RETURN QUERY
   SELECT e.id, e.event_domain, e.event_type, e.event_stream, e.event_severity, e.event_subject_table,
     e.event_subject_ref,
-    public.fn_mask_json(e.safe_payload, 0), e.occurred_at, a.step, a.attempted_at, a.read_at
+    public.fn_mask_json(e.safe_payload, 0), e.occurred_at, a.step, a.routed_at, a.read_at
   FROM (
-    SELECT u.* FROM unnest(ARRAY[p_recipient_ref, 'broadcast']) w (ref) CROSS JOIN LATERAL (
-      SELECT t.event_id, t.event_domain, t.event_type, t.step, t.attempted_at, r.read_at
-      FROM public.iu_route_attempt t
-      LEFT JOIN public.event_read r ON r.event_id = t.event_id AND r.recipient_ref = p_recipient_ref
-      WHERE t.recipient_ref = w.ref AND (r.event_id IS NULL OR NOT COALESCE(p_unread, true))
-      ORDER BY t.attempted_at DESC LIMIT p_limit) u
-    ORDER BY u.attempted_at DESC LIMIT p_limit) a
+    SELECT u.* FROM unnest(ARRAY[p_recipient_ref, 'broadcast']) w (ref)
+    CROSS JOIN LATERAL public.fn_event_inbox_part(p_recipient_ref, w.ref, COALESCE(p_unread, true), p_limit,
+      '-infinity'::timestamptz) u
+    ORDER BY u.routed_at DESC LIMIT p_limit) a
   JOIN public.event_outbox e ON (e.id, e.event_domain, e.event_type) = (a.event_id, a.event_domain, a.event_type)
     AND NOT EXISTS (SELECT FROM public.iu_route_dead_letter d -- another event with the id, which was not routed
       WHERE d.event_id = e.id AND d.failure_code = 'ROUTE_DUPLICATE_ID'
         AND public.fn_iu_route_dead_letter_of(d, e.event_domain, e.created_at))
-  ORDER BY a.attempted_at DESC, e.occurred_at DESC, e.id;
+  ORDER BY a.routed_at DESC, e.occurred_at DESC, e.id;
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_event_inbox TO :"queue_viewer", :"dot_executor", :"workflow_admin";
@@ -367,6 +513,7 @@ BEGIN
     'why', CASE WHEN r.id IS NULL THEN 'not_resolved: the event was not routed to ' || p_recipient_ref ELSE '' END)
       ORDER BY a.id) INTO v_results
   FROM asked a LEFT JOIN resolved r ON r.id = a.id LEFT JOIN marked m ON m.event_id = a.id;
+  PERFORM public.fn_event_inbox_advance(p_recipient_ref);
   RETURN jsonb_build_object('results', COALESCE(v_results, '[]'));
 END
 $fn$;
