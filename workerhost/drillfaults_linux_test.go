@@ -99,21 +99,26 @@ func (d *drill) everywhere(name string, from time.Time) {
 	}
 }
 
-// within repeats a check until it succeeds, for at most patience. If it does not succeed, the test
-// fails: the fault did not have its effect.
+// within repeats a check until it succeeds, for at most patience. If it does not succeed, the fault
+// did not have its effect, and the test fails, with every error and what the server does then.
 func (d *drill) within(name, what string, check func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	err := check(ctx)
-	for err != nil && ctx.Err() == nil {
-		holdFor(ctx, 20*time.Millisecond)
-		if again := check(ctx); again == nil || ctx.Err() == nil { // otherwise only the time is over, and err says what was wrong
-			err = again
+	began := time.Now()
+	var errs []string
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
 		}
+		errs = append(errs, fmt.Sprintf("until %.1fs: %v", time.Since(began).Seconds(), err))
+		if ctx.Err() != nil {
+			break
+		}
+		holdFor(ctx, 20*time.Millisecond)
 	}
-	if err != nil {
-		d.t.Errorf("%s: %s: %v", name, what, err)
-	}
+	d.t.Errorf("%s: %s, in %d tries:\n%s", name, what, len(errs), strings.Join(errs[max(0, len(errs)-20):], "\n"))
+	d.logState()
 }
 
 // refused returns an error unless err is a refusal of the server with a SQLSTATE.
