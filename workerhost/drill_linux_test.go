@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -226,7 +227,7 @@ func (d *drill) produce(ctx context.Context, one func(context.Context, *pgx.Conn
 // enqueueJob enqueues job n under an idempotency key. It repeats the call
 // until it gets an answer.
 func (d *drill) enqueueJob(ctx context.Context, conn *pgx.Conn, n int) bool {
-	_, err := conn.Exec(ctx, `SELECT public.fn_job_enqueue('drill', 'work', 'DOT', pg_catalog.jsonb_build_object('n', $1::int), p_idempotency_key => $1::int::text)`, n)
+	_, err := conn.Exec(ctx, `SELECT public.fn_job_enqueue('drill', 'work', 'DOT', pg_catalog.jsonb_build_object('n', $1::pg_catalog.int4), p_idempotency_key => $2)`, n, strconv.Itoa(n))
 	d.acknowledged.mu.Lock()
 	defer d.acknowledged.mu.Unlock()
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
@@ -28,7 +29,7 @@ import (
 func ownDatabase(t *testing.T) (*embedded.Server, *pgx.Conn, string) {
 	t.Helper()
 	server := pgtest.OwnInstalled(t, "postgres", nil)
-	conn, err := pgx.Connect(t.Context(), server.DSN(embedded.Superuser, "postgres"))
+	conn, err := pgsession.Connect(t.Context(), server.DSN(embedded.Superuser, "postgres"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	_, err = conn.Exec(t.Context(), `CREATE ROLE test_host LOGIN IN ROLE dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner, queue_viewer`)

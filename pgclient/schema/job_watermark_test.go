@@ -457,7 +457,7 @@ func TestLateJobsInTheLog(t *testing.T) {
 	_, err = conn.Exec(t.Context(), "SET client_min_messages = log")
 	require.NoError(t, err)
 	for _, ready := range []string{"true", "false"} {
-		_, err = conn.Exec(t.Context(), "INSERT INTO public.job_queue (job_kind, event_domain, executor, ready, process_after) VALUES ('k', 'iu', 'external_worker', "+ready+", now() - interval '1 hour')")
+		_, err = conn.Exec(t.Context(), "INSERT INTO public.job_queue (job_kind, event_domain, executor, ready, process_after) VALUES ('k', 'iu', 'external_worker', "+ready+", $1)", time.Now().Add(-time.Hour))
 		require.NoError(t, err)
 	}
 	require.Len(t, said, 2)

@@ -213,9 +213,9 @@ func TestLeaseWatermarkStorm(t *testing.T) {
 				}
 			default:
 				var ids, tokens []string
-				err = pool.QueryRow(t.Context(), "SELECT array_agg(c.job_id)::text[], array_agg(c.lease_token)::text[] FROM public.fn_job_claim('w', NULL, 2) c").Scan(&ids, &tokens)
+				err = pool.QueryRow(t.Context(), "SELECT pg_catalog.array_agg(c.job_id), pg_catalog.array_agg(c.lease_token) FROM public.fn_job_claim('w', NULL, 2) c").Scan(&ids, &tokens)
 				if err == nil && len(ids) > 0 {
-					_, err = pool.Exec(t.Context(), "SELECT public.fn_job_ack($1::uuid[], $2::uuid[])", ids, tokens)
+					_, err = pool.Exec(t.Context(), "SELECT public.fn_job_ack($1::pg_catalog.uuid[], $2::pg_catalog.uuid[])", ids, tokens)
 				}
 			}
 			if err != nil {
