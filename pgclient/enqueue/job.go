@@ -77,10 +77,12 @@ const (
 	// inSQL disables these triggers for its jobs alone. The other rows of the transaction are the
 	// caller's, who does not send their signals. OFFSET 0 keeps the order: read the setting, change it,
 	// call the function, restore it. Without the column was, the condition would be evaluated first.
-	inSQL = `SELECT made.answer, set_config('qtop.doorbell', made.was, true)
-		FROM (SELECT public.fn_job_enqueue_many($1::jsonb) AS answer, setting.was
-			FROM (SELECT current_setting('qtop.doorbell', true) AS was OFFSET 0) setting
-			WHERE set_config('qtop.doorbell', CASE WHEN setting.was = 'on' THEN setting.was ELSE 'on' END, true) = 'on'
+	// The session is the caller's, and so is its search_path: every name is qualified, and there is no
+	// operator.
+	inSQL = `SELECT made.answer, pg_catalog.set_config('qtop.doorbell', made.was, true)
+		FROM (SELECT public.fn_job_enqueue_many($1::pg_catalog.jsonb) AS answer, setting.was
+			FROM (SELECT pg_catalog.current_setting('qtop.doorbell', true) AS was OFFSET 0) setting
+			WHERE pg_catalog.set_config('qtop.doorbell', CASE WHEN setting.was IS NULL THEN 'on' ELSE 'on' END, true) IS NOT NULL
 			OFFSET 0) made`
 	// shortLockWait is appended to noTrigger; it limits each wait for a lock in the transaction to
 	// claimLockTimeout.

@@ -12,7 +12,8 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-const notifySQL = "SELECT public.fn_queue_wake_signal($1::text, 'job'::text)"
+// notifySQL may run on a pool of the caller, with the caller's search_path: every name is qualified.
+const notifySQL = "SELECT public.fn_queue_wake_signal($1::pg_catalog.text, 'job'::pg_catalog.text)"
 
 // notifyEvery is the shortest time between two wake signals for one domain.
 const notifyEvery = 5 * time.Millisecond

@@ -160,7 +160,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // session opens a session of the login with the application_name program.
 func (c *core) session(login, program string) *pgx.Conn {
 	c.t.Helper()
-	cfg, err := pgx.ParseConfig(c.db.DSN(login))
+	cfg, err := pgsession.Parse(c.db.DSN(login))
 	require.NoError(c.t, err)
 	cfg.RuntimeParams["application_name"] = program
 	conn, err := pgx.ConnectConfig(context.Background(), cfg)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 )
@@ -145,6 +146,7 @@ func TestJobEnqueueManyPays(t *testing.T) {
 	n, single := 10000, 500
 	if full() {
 		n, single = 100000, 5000
+		j.exec("ALTER DATABASE " + pgx.Identifier{j.db.Name}.Sanitize() + " SET statement_timeout = '15min'")
 	}
 	pool := j.as("event_ingest_writer")
 	start := time.Now()
