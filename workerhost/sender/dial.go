@@ -56,7 +56,10 @@ func (d *dialer) plain(ctx context.Context, _, hostport string) (conn net.Conn, 
 	defer caught(&err)
 	ctx, cancel := dialContext(ctx)
 	defer cancel()
-	return d.dial(ctx, hostport, true)
+	if conn, err = d.dial(ctx, hostport, true); err != nil {
+		return nil, err
+	}
+	return newAnswering(conn), nil
 }
 
 // tlsConn closes the connection without sending the TLS close alert: writing the alert can block
@@ -64,6 +67,40 @@ func (d *dialer) plain(ctx context.Context, _, hostport string) (conn net.Conn, 
 type tlsConn struct{ *tls.Conn }
 
 func (c tlsConn) Close() error { return c.NetConn().Close() }
+
+// answerTime bounds how long a failed write waits for the answer.
+const answerTime = time.Second
+
+// answering lets the answer count of a receiver that closes the connection before it has read the
+// whole request, as some do after 413 or 429. net/http takes the first failed write as the outcome,
+// although the answer has arrived. So a failed write returns when the connection is closed: net/http
+// closes it after the answer, or when there is nothing left to read.
+type answering struct {
+	net.Conn
+	closed context.Context //nolint:containedctx // ends with Close
+	end    context.CancelFunc
+}
+
+func newAnswering(c net.Conn) net.Conn {
+	closed, end := context.WithCancel(context.Background())
+	return &answering{c, closed, end}
+}
+
+func (c *answering) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		select {
+		case <-c.closed.Done():
+		case <-time.After(answerTime):
+		}
+	}
+	return n, err
+}
+
+func (c *answering) Close() error {
+	c.end()
+	return c.Conn.Close()
+}
 
 func (d *dialer) secured(ctx context.Context, _, hostport string) (conn net.Conn, err error) {
 	defer caught(&err)
@@ -87,7 +124,7 @@ func (d *dialer) secured(ctx context.Context, _, hostport string) (conn net.Conn
 		_ = raw.Close()
 		return nil, handshakeFailure(ctx, err)
 	}
-	return tlsConn{secured}, nil
+	return newAnswering(tlsConn{secured}), nil
 }
 
 // dial connects to the first permitted address that accepts the connection. It skips refused

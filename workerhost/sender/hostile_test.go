@@ -281,6 +281,35 @@ func TestAnswerBeforeTheBodyIsRead(t *testing.T) {
 	}
 }
 
+// The answer also counts when the receiver then closes the connection on which the rest of the
+// request still arrives.
+func TestAnswerBeforeTheConnectionIsClosed(t *testing.T) {
+	cert := httptest.NewUnstartedServer(nil)
+	cert.StartTLS()
+	defer cert.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(cert.Certificate())
+	for _, scheme := range []string{"http", "https"} {
+		url := connServer(t, func(c net.Conn) {
+			if scheme == "https" {
+				c = tlsConn{tls.Server(c, cert.TLS)}
+				defer func() { _ = c.Close() }()
+			}
+			_, _ = c.Read(make([]byte, 512))
+			_ = say(c, "HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nConnection: close\r\nContent-Length: 5\r\n\r\nlater")
+		})
+		s := newSender(t, Config{Allow: loopback(), RootCAs: roots})
+		for range 5 {
+			r := request(strings.Replace(url, "http:", scheme+":", 1))
+			r.Body = bytes.Repeat([]byte("x"), 32<<20)
+			res := s.Send(context.Background(), r)
+			require.Equal(t, "HTTP_429", res.Code, "%s: %s", scheme, res.Detail)
+			require.Equal(t, "later", res.Excerpt)
+			require.False(t, res.RetryAfter.IsZero())
+		}
+	}
+}
+
 func requireClean(t *testing.T, res Result) {
 	t.Helper()
 	require.LessOrEqual(t, len(res.Excerpt), 4<<10)
