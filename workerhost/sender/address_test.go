@@ -279,6 +279,17 @@ func TestPlainHTTPOnlyWithinAllow(t *testing.T) {
 	}
 }
 
+// Many addresses of one family leave a candidate of the other.
+func TestAddressOfTheOtherFamilyAnswers(t *testing.T) {
+	srv, got := recorder(t)
+	s := newSender(t, Config{Allow: loopback(), Lookup: func(context.Context, string) ([]netip.Addr, error) {
+		return many(12, "::1", "::1", "::1", "::1", "::1", "::1", "::1", "::1", "::1", "::1", "127.0.0.1"), nil
+	}})
+	res := s.Send(context.Background(), request(fmt.Sprintf("http://many.example:%d/", srv.Listener.Addr().(*net.TCPAddr).Port)))
+	require.True(t, res.Delivered, res.Detail)
+	require.Len(t, got(), 1)
+}
+
 // The next address of a name is tried when the first does not answer.
 func TestSecondAddressAnswers(t *testing.T) {
 	srv, got := recorder(t)

@@ -18,10 +18,10 @@ const maxCandidates = 8
 // dials the checked address: there is no second lookup that a hostile name server could answer
 // differently.
 type dialer struct {
-	guard              *guard
-	lookup             func(ctx context.Context, host string) ([]netip.Addr, error)
-	connect, handshake time.Duration
-	tls                *tls.Config
+	guard                         *guard
+	lookup                        func(ctx context.Context, host string) ([]netip.Addr, error)
+	resolving, connect, handshake time.Duration
+	tls                           *tls.Config
 }
 
 type dialDeadlineKey struct{}
@@ -138,8 +138,6 @@ func (d *dialer) dial(ctx context.Context, hostport string, plainHTTP bool) (net
 	if err != nil || port == 0 {
 		return nil, badURL("the port is not one of 1 to 65535")
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.connect)
-	defer cancel()
 	found, err := d.resolve(ctx, host)
 	if err != nil {
 		return nil, err
@@ -157,7 +155,30 @@ func (d *dialer) dial(ctx context.Context, hostport string, plainHTTP bool) (net
 	if len(targets) == 0 {
 		return nil, refusal
 	}
+	ctx, cancel := context.WithTimeout(ctx, d.connect)
+	defer cancel()
+	targets = alternating(targets)
 	return dialFirst(ctx, targets[:min(len(targets), maxCandidates)])
+}
+
+// alternating returns the targets with IPv4 and IPv6 in turn, first the family of the first target.
+// Otherwise a name with many addresses of a family by which this host reaches nothing would leave no
+// candidate of the other.
+func alternating(targets []netip.AddrPort) []netip.AddrPort {
+	var first, second []netip.AddrPort
+	for _, t := range targets {
+		if t.Addr().Is4() == targets[0].Addr().Is4() {
+			first = append(first, t)
+		} else {
+			second = append(second, t)
+		}
+	}
+	all := make([]netip.AddrPort, 0, len(targets))
+	for i := range targets {
+		all = append(all, first[min(i, len(first)):min(i+1, len(first))]...)
+		all = append(all, second[min(i, len(second)):min(i+1, len(second))]...)
+	}
+	return all
 }
 
 // resolve returns at least one address of host, or an error.
@@ -165,6 +186,8 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{addr}, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, d.resolving)
+	defer cancel()
 	found, err := d.lookup(ctx, host)
 	if err != nil {
 		return nil, lookupFailure(host, err)

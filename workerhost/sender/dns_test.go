@@ -195,7 +195,7 @@ func TestHostileNameServer(t *testing.T) {
 	})
 	c := Config{Allow: []netip.Prefix{netip.MustParsePrefix(honest + "/32")}, Lookup: server.lookup}
 	s := newSender(t, c)
-	c.Connect = 300 * time.Millisecond
+	c.Resolve = 300 * time.Millisecond
 	hasty := newSender(t, c) // for the name that gets no response
 	send := func(scheme, name string, port int) Result {
 		before := time.Now()

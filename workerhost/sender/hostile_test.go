@@ -466,7 +466,7 @@ func TestResolverThatHangs(t *testing.T) {
 // A dial ends when its request ends.
 func TestDialEndsWithItsRequest(t *testing.T) {
 	ended := make(chan error, 1)
-	s := newSender(t, Config{Connect: time.Hour, Lookup: func(ctx context.Context, _ string) ([]netip.Addr, error) {
+	s := newSender(t, Config{Resolve: time.Hour, Lookup: func(ctx context.Context, _ string) ([]netip.Addr, error) {
 		<-ctx.Done()
 		ended <- ctx.Err()
 		return nil, ctx.Err()

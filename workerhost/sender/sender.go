@@ -58,12 +58,13 @@ type Config struct {
 	// (delivery.allow_plain_http). It allows no special-purpose range.
 	PlainHTTP   []netip.Prefix
 	Concurrency int // idle connections kept per receiver host; at least 1
-	// Connect bounds name resolution plus the TCP handshake, TLS the TLS handshake, Headers the
-	// time from the last byte sent to the end of the response header, Body the time to read the
-	// body, which does not affect the outcome. Zero means 5 s, 5 s, as long as Request.Timeout
-	// allows, and 5 s.
-	Connect, TLS, Headers, Body time.Duration
-	RootCAs                     *x509.CertPool // nil = the system's root certificates
+	// Resolve bounds the name resolution, Connect the TCP handshake, TLS the TLS handshake, Headers
+	// the time from the last byte sent to the end of the response header, Body the time to read the
+	// body, which does not affect the outcome. Zero means 12 s, 5 s, 5 s, as long as Request.Timeout
+	// allows, and 5 s. A resolver waits 5 s for each name server that does not answer before it asks
+	// the next one: in 12 s two of three may be down.
+	Resolve, Connect, TLS, Headers, Body time.Duration
+	RootCAs                              *x509.CertPool // nil = the system's root certificates
 	// Lookup resolves names; nil = net.DefaultResolver. The addresses that it returns are
 	// checked and then dialled: no name is looked up twice.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -80,6 +81,7 @@ type Sender struct {
 
 // New returns a Sender without open connections.
 func New(c Config) *Sender {
+	c.Resolve = cmp.Or(c.Resolve, 12*time.Second)
 	c.Connect = cmp.Or(c.Connect, 5*time.Second)
 	c.TLS = cmp.Or(c.TLS, 5*time.Second)
 	c.Body = cmp.Or(c.Body, 5*time.Second)
@@ -90,7 +92,7 @@ func New(c Config) *Sender {
 		}
 	}
 	d := &dialer{
-		guard: newGuard(c.Allow, c.PlainHTTP), lookup: c.Lookup, connect: c.Connect, handshake: c.TLS,
+		guard: newGuard(c.Allow, c.PlainHTTP), lookup: c.Lookup, resolving: c.Resolve, connect: c.Connect, handshake: c.TLS,
 		tls: &tls.Config{
 			RootCAs:            c.RootCAs,
 			MinVersion:         tls.VersionTLS12,

@@ -389,12 +389,29 @@ func TestDNSFailures(t *testing.T) {
 		"nothing": func(context.Context) ([]netip.Addr, error) { return nil, nil },
 		"slow":    func(ctx context.Context) ([]netip.Addr, error) { <-ctx.Done(); return nil, ctx.Err() },
 	} {
-		s := newSender(t, Config{Connect: 50 * time.Millisecond, Lookup: func(ctx context.Context, _ string) ([]netip.Addr, error) { return answer(ctx) }})
+		s := newSender(t, Config{Resolve: 50 * time.Millisecond, Lookup: func(ctx context.Context, _ string) ([]netip.Addr, error) { return answer(ctx) }})
 		res := s.Send(context.Background(), request("https://hook.example/path?token=s3cret"))
 		require.Equal(t, CodeDNSFailure, res.Code, name)
 		require.Contains(t, res.Detail, "hook.example", name)
 		require.NotContains(t, res.Detail, "s3cret", name)
 	}
+}
+
+// The time for the TCP handshake begins after the name resolution: a name server that is down costs
+// the resolver more than that.
+func TestSlowNameServer(t *testing.T) {
+	srv, got := recorder(t)
+	s := newSender(t, Config{Allow: loopback(), Connect: 200 * time.Millisecond, Lookup: func(ctx context.Context, _ string) ([]netip.Addr, error) {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(400 * time.Millisecond):
+			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+		}
+	}})
+	res := s.Send(context.Background(), request(fmt.Sprintf("http://slow.example:%d/", srv.Listener.Addr().(*net.TCPAddr).Port)))
+	require.True(t, res.Delivered, res.Detail)
+	require.Len(t, got(), 1)
 }
 
 // A name without an address, and a name whose CNAME leads to itself, may exist: the error must
