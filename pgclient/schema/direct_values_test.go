@@ -336,6 +336,9 @@ const webhookSubscriptions = `
 	callback_url | 'https://bob:8443x@a.example' | 22023
 	callback_url | 'https://a.example\x/' | 22023
 	callback_url | 'https://a.tést/' | 22023
+	callback_url | 'https://127.1/' | 22023
+	callback_url | 'https://a.example:65536/' | 22023
+	callback_url | 'https://a.example/%zz' | 22023
 	callback_url | 'HTTPS://A.example:8443?x=a@b:c' | r.endpoint = 'a.example:8443'
 	callback_url | 'http://[2001:db8::1]:8080/to/ann@example.org' | r.endpoint = '[2001:db8::1]:8080'
 	active | NULL | 23502

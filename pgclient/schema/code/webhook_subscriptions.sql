@@ -5,6 +5,11 @@
 -- URL. Rows of releases that accepted it keep it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_url_admit(p_name text, p_url text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+DECLARE
+  c_byte CONSTANT text := '(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])';
+  v_place text[] := regexp_match(lower(p_url), '^https?://(\[[^]]*\]|[^/?#:]*)(?::0*([0-9]*))?');
+  v_host text := v_place[1];
+  v_good boolean;
 BEGIN
   IF (p_url ~* '^https?://[^/?#[:space:]]' AND length(p_url) <= 2048) IS NOT TRUE THEN
     RAISE EXCEPTION '% must be an http or https URL of at most 2048 characters', p_name USING ERRCODE = '22023';
@@ -12,6 +17,28 @@ BEGIN
     OR p_url !~* '^https?://(?:[^][/?#@:\\[:space:]]+|\[[0-9a-f:.]+\])(?::[0-9]*)?(?:[/?#]|$)' THEN
     RAISE EXCEPTION '% must be printable ASCII, without a user or password: sign with a secret instead', p_name
       USING ERRCODE = '22023', HINT = 'write https://HOST or https://HOST:PORT, then the path';
+  END IF;
+  -- The rest is as in workerhost/sender/url.go. An address in any other form, such as 127.1, is no name either.
+  IF v_host ~ '^\[' THEN
+    BEGIN
+      v_good := family(btrim(v_host, '[]')::inet) = 6;
+    EXCEPTION WHEN invalid_text_representation THEN
+      v_good := false;
+    END;
+  ELSE
+    v_good := v_host ~ ('^' || c_byte || '(?:\.' || c_byte || '){3}$')
+      OR v_host ~ '^(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?$' AND length(rtrim(v_host, '.')) <= 253
+        AND v_host !~ '(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)\.?$';
+  END IF;
+  IF NOT v_good THEN
+    RAISE EXCEPTION '% has a host that is neither a DNS name nor an IP address in its usual form', p_name
+      USING ERRCODE = '22023', HINT = 'such as hooks.example.com, 192.0.2.1 or [2001:db8::1]';
+  ELSIF p_url ~ '^[^/]*//[^/?#]*:0+(?:[/?#]|$)' OR NULLIF(v_place[2], '')::numeric > 65535 THEN
+    RAISE EXCEPTION '% has a port that is not one of 1 to 65535', p_name USING ERRCODE = '22023';
+  ELSIF substring(p_url FROM '^[^?#]*') ~ '%(?![0-9A-Fa-f]{2})' OR substring(p_url FROM '#.*$') ~ '%(?![0-9A-Fa-f]{2})'
+  THEN
+    RAISE EXCEPTION '% has a %% sign without two hexadecimal digits behind it', p_name USING ERRCODE = '22023',
+      HINT = 'write %25 for the sign itself';
   END IF;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_url_admit IS
