@@ -269,6 +269,13 @@ func TestListsFromTheEnvironment(t *testing.T) {
 	require.Equal(t, "acme=env:ACME_KEY,new=file:/run/k=1", origin(t, s, "delivery.secrets").Value)
 }
 
+// Of a handler only the program or the host is shown: arguments, paths and queries may have tokens.
+func TestTokensOfHandlersAreNotShown(t *testing.T) {
+	s := load(t, config.Sources{Environ: []string{`QTOP_HANDLERS=[{"kind":"a","command":["/bin/a","--token","hush"]},
+		{"kind":"b","url":"https://h.example:8443/in/hush?host=hush&user=hush"},{"kind":"c","url":"https://h.example/?port=hush"},{"kind":"d","url":"https://h.example"}]`}})
+	require.Equal(t, `a → "/bin/a",b → https://h.example:8443/****,c → https://h.example/****,d → https://h.example`, origin(t, s, "handlers").Value)
+}
+
 func TestEveryProblemAtOnce(t *testing.T) {
 	dir := home(t, "refresch: 2s\ntheme: pink\nprofiles: {prod: {grace: 20, delivery: {per_endpoints: 3}}}\n")
 	got := problems(t, config.Sources{

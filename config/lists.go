@@ -215,7 +215,7 @@ func member(m map[string]any, name string) (string, *bad) {
 	return s, nil
 }
 
-// showList returns a list as it would be written, with passwords in URLs masked.
+// showList returns a list as it would be written, without what may be a secret.
 func showList(v any) string {
 	var out []string
 	switch all := v.(type) {
@@ -241,7 +241,7 @@ func showList(v any) string {
 	case []Handler:
 		for _, h := range all {
 			if h.URL != "" {
-				out = append(out, h.Kind+" → "+maskDSN(h.URL))
+				out = append(out, h.Kind+" → "+showEndpoint(h.URL))
 			} else {
 				// Only the program is shown, because an argument may be a token.
 				out = append(out, h.Kind+" → "+quote(h.Command[0]))
@@ -249,4 +249,17 @@ func showList(v any) string {
 		}
 	}
 	return strings.Join(out, ",")
+}
+
+// showEndpoint returns a URL with only its host, because the path or the query may have a token.
+func showEndpoint(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return masked
+	}
+	shown := u.Scheme + "://" + u.Host
+	if strings.Trim(u.EscapedPath(), "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		shown += "/" + masked
+	}
+	return shown
 }
