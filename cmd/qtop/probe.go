@@ -24,7 +24,7 @@ const probeType = "qtop.verify"
 // those of a worker host. clockAhead is how far the clock of the database server is ahead of this
 // machine's.
 func (a *app) probe(ctx context.Context, url, secretRef string, subscription int64, clockAhead time.Duration) (actions.ProbeAnswer, error) {
-	now := time.Now().Add(clockAhead).UTC().Format(time.RFC3339Nano)
+	now := time.Now().Add(clockAhead).UTC().Format("2006-01-02T15:04:05.000000Z") // as in deliveries
 	body, err := json.Marshal(map[string]any{"type": probeType, "subscription": subscription, "created_at": now})
 	if err != nil {
 		return actions.ProbeAnswer{}, err

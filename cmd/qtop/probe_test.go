@@ -74,6 +74,7 @@ func TestWebhookVerifySends(t *testing.T) {
 	r := <-got
 	require.NoError(t, wh.Verify(<-bodies, r.Header))
 	require.Equal(t, "qtop.verify", r.Header.Get("webhook-event-type"))
+	require.Regexp(t, `^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z$`, r.Header.Get("webhook-event-created"), "microseconds, as in deliveries")
 
 	status.Store(http.StatusServiceUnavailable)
 	code, text = verify(append([]string{"-o", "json"}, sign...)...)
