@@ -12,12 +12,13 @@ import (
 const (
 	CodeError       = "HANDLER_ERROR" // an error without a code
 	CodePanic       = "HANDLER_PANIC"
-	CodeExit        = "HANDLER_EXIT" // the handler called runtime.Goexit
-	CodeHung        = "HANDLER_HUNG" // the handler did not return when its context ended, and was abandoned
-	CodeTimeout     = "TIMEOUT"      // the attempt used up its time
-	CodeStopped     = "STOPPED"      // the host ended the attempt, because the host stops or the lease is lost
-	CodeStartFailed = "START_FAILED" // the command could not be started
-	CodeBadJob      = "BAD_JOB"      // the job cannot be written as JSON
+	CodeExit        = "HANDLER_EXIT"       // the handler called runtime.Goexit
+	CodeHung        = "HANDLER_HUNG"       // the handler did not return when its context ended, and was abandoned
+	CodeTimeout     = "TIMEOUT"            // the attempt used up its time
+	CodeStopped     = "STOPPED"            // the host ended the attempt, because the host stops or the lease is lost
+	CodeStartFailed = "START_FAILED"       // the command could not be started
+	CodeBadJob      = "BAD_JOB"            // the job cannot be written as JSON
+	CodeUnreadable  = "PAYLOAD_UNREADABLE" // the database cannot return the payload
 )
 
 const (

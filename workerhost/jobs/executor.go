@@ -260,7 +260,7 @@ func (c *workers) workWithReadPayload(ctx context.Context, r *run) (err error) {
 		case !leased:
 			r.lose(true)
 		case !p.Readable:
-			err = handler.Permanent(handler.Coded("PAYLOAD_UNREADABLE", errors.New("not run: "+lease.Unreadable)))
+			err = handler.Permanent(handler.Coded(handler.CodeUnreadable, errors.New("not run: "+lease.Unreadable)))
 		default:
 			err = c.runner.Run(ctx, c.Handlers[r.job.Kind], handlerJob(r.job, p.Text))
 		}
@@ -271,7 +271,7 @@ func (c *workers) workWithReadPayload(ctx context.Context, r *run) (err error) {
 	case ctx.Err() != nil || pgerror.Retryable(readErr):
 		return errNotBegun
 	}
-	return handler.Coded("PAYLOAD_UNREADABLE", readErr)
+	return handler.Coded(handler.CodeUnreadable, readErr)
 }
 
 // handlerJob converts a claimed job to the type that handlers receive.
