@@ -121,3 +121,19 @@ func TestOutboxPartitionsOfAnySession(t *testing.T) {
 		}
 	}
 }
+
+// A session or database with another tablespace, into which queue_owner may not write, or another
+// kind of storage, changes nothing about the partitions.
+func TestPartitionsHaveTheStorageOfTheirTable(t *testing.T) {
+	c := newCore(t)
+	c.exec("CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler")
+	const stored = `SELECT string_agg(DISTINCT a.amname || ' ' || c.reltablespace, ',') FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+		WHERE c.relname ~ '^(event_outbox|job_history|queue_metric_sample)_' AND c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace`
+	require.Equal(t, "heap 0", get[string](c, stored))
+	c.exec("DROP TABLE public.event_outbox_" + get[string](c, "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY_MM')"))
+	c.exec("ALTER DATABASE " + pgx.Identifier{c.db.Name}.Sanitize() + " SET default_tablespace = pg_global")
+	c.exec("ALTER DATABASE " + pgx.Identifier{c.db.Name}.Sanitize() + " SET default_table_access_method = other")
+	made := call(t, c.as("dot_executor"), "public.fn_queue_retention_sweep()")
+	require.EqualValues(t, 1, made["created"], made)
+	require.Equal(t, "heap 0", get[string](c, stored))
+}

@@ -30,7 +30,9 @@ CREATE OR REPLACE TRIGGER trg_queue_metric_sample_default_no_truncate BEFORE TRU
 -- other sessions wait behind it: 55P03.
 CREATE OR REPLACE FUNCTION public.fn_queue_partitions_ensure() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET timezone = 'UTC' SET datestyle = 'ISO, MDY' AS $fn$ -- the bounds are written as text
+SET timezone = 'UTC' SET datestyle = 'ISO, MDY' -- the bounds are written as text
+-- leaves are stored as the tables of migrations are, whatever the session or the database would choose
+SET default_tablespace = '' SET default_table_access_method = heap AS $fn$
 DECLARE
   v_plan public.queue_partitioned;
   v_default text;
