@@ -353,3 +353,20 @@ func TestBroadcastRights(t *testing.T) {
 	}
 	fails(t, c.as("event_ingest_writer"), "42501", "SELECT * FROM public.v_subscription_broadcast_used")
 }
+
+// A class keeps its number, and a run draws numbers for new classes alone: they are of type int.
+func TestBroadcastDrawsANumberPerClass(t *testing.T) {
+	c := newCore(t)
+	c.traffic()
+	for range 4 {
+		c.events(300, time.Hour, true)
+		c.rolled()
+	}
+	c.equal("counted in four runs")
+	classes := get[int](c, "SELECT count(*) FROM public.event_class")
+	require.Equal(t, classes, get[int](c, "SELECT last_value FROM public.event_class_class_id_seq"))
+	c.exec("UPDATE public.event_class SET seen_at = now() - interval '2 days'")
+	c.events(300, time.Hour, true)
+	c.rolled()
+	require.Equal(t, classes, get[int](c, "SELECT count(*) FROM public.event_class"), "each was seen again")
+}

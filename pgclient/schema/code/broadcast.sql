@@ -75,17 +75,22 @@ BEGIN
     SELECT f.*, md5(jsonb_build_array(f.event_domain, f.event_type, f.event_stream, f.event_subject_table,
       to_jsonb(f.filters))::text) AS class_key
     FROM fresh f
+  ), known AS (
+    UPDATE public.event_class c SET seen_at = now() WHERE c.class_key IN (SELECT f.class_key FROM classed f)
+    RETURNING c.class_id, c.class_key
   ), class AS (
+    -- ON CONFLICT would draw a class_id for each known class at each run, and an int has 2,147,483,647 of them
     INSERT INTO public.event_class AS c (class_key, event_domain, event_type, event_stream, event_subject_table,
       filters, seen_at)
     SELECT DISTINCT f.class_key, f.event_domain, f.event_type, f.event_stream, f.event_subject_table, f.filters,
       now() FROM classed f
-    ON CONFLICT (class_key) DO UPDATE SET seen_at = excluded.seen_at
+    WHERE NOT EXISTS (SELECT FROM public.event_class c WHERE c.class_key = f.class_key)
     RETURNING c.class_id, c.class_key
   ), counted AS (
     INSERT INTO public.event_class_count AS k (span, bucket, class_id, n)
     SELECT s.span, date_trunc(s.span, f.minute, 'UTC'), c.class_id, sum(f.n)
-    FROM classed f JOIN class c USING (class_key) CROSS JOIN (VALUES ('minute'), ('hour')) s (span)
+    FROM classed f JOIN (TABLE known UNION ALL TABLE class) c USING (class_key)
+    CROSS JOIN (VALUES ('minute'), ('hour')) s (span)
     GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
     ON CONFLICT (span, bucket, class_id) DO UPDATE SET n = k.n + excluded.n
   )
