@@ -50,7 +50,7 @@ func Server(ctx context.Context, c *pgclient.Client) (ServerState, error) {
 		(current_setting('archive_mode') = 'always' OR current_setting('archive_mode') = 'on' AND NOT pg_is_in_recovery())
 			AND COALESCE((SELECT a.last_failed_time > COALESCE(a.last_archived_time, '-infinity') FROM pg_stat_archiver a), false),
 		NOT pg_is_in_recovery() AND current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') NOT IN ('off', 'local')
-			AND (SELECT count(*) FILTER (WHERE r.sync_state IN ('sync', 'quorum')) < COALESCE(substring(lower(current_setting('synchronous_standby_names'))
+			AND (SELECT count(*) FILTER (WHERE r.sync_state IN ('sync', 'quorum')) < COALESCE(substring(lower(current_setting('synchronous_standby_names') COLLATE "C")
 				FROM '^\s*(?:any|first)?\s*([0-9]+)\s*\(')::int, 1) AND bool_and(r.state IS NOT NULL) IS NOT FALSE FROM pg_stat_replication r),
 		current_setting('synchronous_standby_names'),
 		CASE WHEN pg_is_in_recovery() AND pg_last_wal_receive_lsn() IS DISTINCT FROM pg_last_wal_replay_lsn()

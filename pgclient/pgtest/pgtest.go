@@ -93,6 +93,21 @@ func Encoded(t testing.TB, encoding string) *DB {
 	return use(t).create(t, "TEMPLATE template0 ENCODING '"+encoding+"' LC_COLLATE 'C' LC_CTYPE 'C'")
 }
 
+// Localized makes a database whose language, by the ICU locale, decides the order and the case of
+// letters, without the schema; it is dropped at cleanup. The test is skipped if the server lacks ICU.
+func Localized(t testing.TB, locale string) *DB {
+	t.Helper()
+	c := use(t)
+	var icu bool
+	if err := c.admin.QueryRow(context.Background(), "SELECT EXISTS (SELECT FROM pg_catalog.pg_collation WHERE collprovider = 'i')").Scan(&icu); err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	if !icu {
+		t.Skip("this PostgreSQL has no ICU")
+	}
+	return c.create(t, "TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE '"+locale+"' LC_COLLATE 'C' LC_CTYPE 'C'")
+}
+
 // Clone copies the database, to which no session may be connected. The copy counts as a clone (see
 // fn_queue_clone_of); it is dropped at cleanup.
 func (d *DB) Clone(t testing.TB) *DB {

@@ -15,7 +15,11 @@ import (
 	"time"
 	"unicode/utf16"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/schema"
 )
 
 func TestMask(t *testing.T) {
@@ -120,6 +124,25 @@ func TestMaskInAnySession(t *testing.T) {
 		return out
 	}
 	require.Equal(t, mask("on"), mask("off"))
+}
+
+// Masking does not depend on the language of the database: in Turkish, the small letter of I is not i.
+func TestMaskInAnyLanguage(t *testing.T) {
+	c := newCore(t)
+	db := pgtest.Localized(t, "tr")
+	require.NoError(t, schema.Up(t.Context(), db.DSN(""), nil))
+	payloads := append(corpus(t, "mask_hidden.jsonl"), corpus(t, "mask_plain.jsonl")...)
+	payloads = append(payloads, `{"FIELD": "password", "VALUE": "S3cr3t"}`, `{"ID": "api_key", "DATA": "S3cr3t"}`, `"it60x0542811101000000123456"`, `"gi12abcdefghijklmnop"`, `"%7B%22PIN%22%3A1234%7D"`)
+	mask := func(pool *pgxpool.Pool) (out []string) {
+		t.Helper()
+		require.NoError(t, pool.QueryRow(t.Context(), "SELECT array_agg(public.fn_mask_text(x) || public.fn_mask_json(x::jsonb)::text || public.fn_mask_url(x) ORDER BY n) FROM unnest($1::text[]) WITH ORDINALITY u (x, n)", payloads).Scan(&out))
+		return out
+	}
+	turkish := db.Pool(t, "")
+	var small string
+	require.NoError(t, turkish.QueryRow(t.Context(), "SELECT lower('I')").Scan(&small))
+	require.NotEqual(t, "i", small)
+	require.Equal(t, mask(c.root), mask(turkish))
 }
 
 // A viewer sees payloads masked, and cannot read them in any other way.

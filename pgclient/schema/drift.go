@@ -18,7 +18,7 @@ import (
 // ownersSQL finds relations, types and functions of qtop that another role owns. $1 is
 // the owner, $2 are names of relations and types, $3 functions with their arguments.
 const ownersSQL = `
-SELECT format('%s %s', lower(what), name), format('belongs to %I', pg_get_userbyid(owner)), format('ALTER %s %s OWNER TO %I', what, full_name, $1::text) FROM (
+SELECT format('%s %s', lower(what COLLATE "C"), name), format('belongs to %I', pg_get_userbyid(owner)), format('ALTER %s %s OWNER TO %I', what, full_name, $1::text) FROM (
 	SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.relname::text, format('public.%I', c.relname), c.relowner
 	FROM pg_class c LEFT JOIN pg_inherits i ON c.relispartition AND i.inhrelid = c.oid LEFT JOIN pg_class p ON p.oid = i.inhparent
 	WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S') AND COALESCE(p.relname, c.relname) = ANY ($2::text[])

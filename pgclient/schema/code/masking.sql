@@ -53,15 +53,16 @@ DECLARE
 BEGIN
   -- the escape characters themselves are decoded last
   FOR v_hex IN SELECT h FROM (SELECT to_hex(i) AS h FROM generate_series(32, 126) i) x
-    WHERE strpos(lower(p_text), '%' || h) > 0 ORDER BY h = '25' LOOP
+    WHERE strpos(lower(p_text COLLATE "C"), '%' || h) > 0 ORDER BY h = '25' LOOP
     v_char := chr(('x' || v_hex)::bit(8)::int);
-    v_text := replace(replace(v_text, '%' || v_hex, v_char), '%' || upper(v_hex), v_char);
+    v_text := replace(replace(v_text, '%' || v_hex, v_char), '%' || upper(v_hex COLLATE "C"), v_char);
   END LOOP;
   IF strpos(v_text, '\u00') > 0 OR strpos(v_text, '\x') > 0 THEN
     FOR v_hex IN SELECT h FROM (SELECT to_hex(i) AS h FROM generate_series(32, 126) i) x ORDER BY h = '5c' LOOP
       v_char := chr(('x' || v_hex)::bit(8)::int);
       v_text := replace(replace(v_text, '\u00' || v_hex, v_char), '\x' || v_hex, v_char);
-      v_text := replace(replace(v_text, '\u00' || upper(v_hex), v_char), '\x' || upper(v_hex), v_char);
+      v_text := replace(replace(v_text, '\u00' || upper(v_hex COLLATE "C"), v_char),
+        '\x' || upper(v_hex COLLATE "C"), v_char);
     END LOOP;
   END IF;
   IF v_text ~ '&(?:quot|apos|lt|gt|amp|#)' THEN
@@ -157,7 +158,7 @@ COMMENT ON FUNCTION public.fn_mask_card IS 'Whether digits are a card number, by
 CREATE OR REPLACE FUNCTION public.fn_mask_iban(p_text text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
-  v_digits text := upper(substr(p_text, 5) || left(p_text, 4));
+  v_digits text := upper((substr(p_text, 5) || left(p_text, 4)) COLLATE "C");
   v_char text;
 BEGIN
   IF p_text !~ ('^' || public.fn_mask_countries() || '[0-9]{2}[A-Za-z0-9]{11,30}$') THEN
@@ -504,7 +505,7 @@ BEGIN
     WHEN 'object' THEN
       v_pair := EXISTS (SELECT 1 FROM jsonb_each(p_value) e WHERE jsonb_typeof(e.value) = 'string'
         AND length(e.key) < 10
-        AND lower(e.key) = ANY (c_telling) AND length(e.value #>> '{}') <= 100
+        AND lower(e.key COLLATE "C") = ANY (c_telling) AND length(e.value #>> '{}') <= 100
           AND public.fn_mask_named(e.value #>> '{}'));
       RETURN (SELECT COALESCE(jsonb_object_agg(
         CASE WHEN (e.key ~ '[^A-Za-z_-]' OR length(e.key) > 12) AND public.fn_mask_maybe(e.key)

@@ -345,7 +345,7 @@ BEGIN
       USING ERRCODE = '22023';
   END IF;
   BEGIN
-    SELECT array_agg(r.job_id ORDER BY r.n), array_agg(lower(r.lease_token) ORDER BY r.n),
+    SELECT array_agg(r.job_id ORDER BY r.n), array_agg(lower(r.lease_token COLLATE "C") ORDER BY r.n),
       array_agg(r.delivered ORDER BY r.n), array_agg(r.status ORDER BY r.n),
       array_agg(NULLIF(r.code, '') ORDER BY r.n), array_agg(r.excerpt ORDER BY r.n),
       array_agg(r.retry_after ORDER BY r.n),

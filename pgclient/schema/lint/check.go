@@ -31,6 +31,9 @@ func check(fsys fs.FS) []string {
 			out = append(out, widths(name, string(text))...)
 			out = append(out, paths(name, string(text))...)
 			out = append(out, calls(name, string(text))...)
+			if strings.HasPrefix(name, "code/") {
+				out = append(out, folds(name, string(text))...)
+			}
 		}
 	}
 	r, err := schema.Load(fsys)
@@ -102,6 +105,28 @@ func backslash(sql string) bool {
 		}
 	}
 	return false
+}
+
+var fold = regexp.MustCompile(`\b(lower|upper|initcap)\(`)
+
+// folds refuses a change of case by the rules of the database's language: in Turkish, the small
+// letter of I is not i, and names and codes are ASCII.
+func folds(name, text string) (out []string) {
+	for _, at := range fold.FindAllStringSubmatchIndex(text, -1) {
+		end, depth := at[1], 1
+		for ; end < len(text) && depth > 0; end++ {
+			switch text[end] {
+			case '(':
+				depth++
+			case ')':
+				depth--
+			}
+		}
+		if !strings.HasSuffix(text[:end], ` COLLATE "C")`) {
+			out = append(out, fmt.Sprintf(`%s:%d: %s depends on the language of the database; end its argument with COLLATE "C"`, name, lineOf(text, at[0]), text[at[2]:at[3]]))
+		}
+	}
+	return out
 }
 
 func lineOf(text string, at int) int { return 1 + strings.Count(text[:at], "\n") }

@@ -93,6 +93,7 @@ func TestCheckFinds(t *testing.T) {
 		{"a function gone", replace("code/b.sql", "FUNCTION public.fn_b(", "FUNCTION public.fn_c("), "function fn_b was released and is gone"},
 		{"a granted function gone", replace("code/a.sql", "FUNCTION public.fn_a(", "FUNCTION public.fn_not("), "code/retired.sql: function fn_a was released and others may use it"},
 		{"many arguments", add("code/a.sql", "CREATE OR REPLACE VIEW public.v_x AS SELECT public.fn_a('a', ',', (SELECT max(1, 2)), NULL, 'e', 'f');\n"), "the call of fn_a has 6 arguments without names"},
+		{"a change of case", add("code/a.sql", "CREATE OR REPLACE VIEW public.v_x AS SELECT upper(left('i', 1)) AS x, lower('I' COLLATE \"C\") AS y;\n"), "code/a.sql:4: upper depends on the language of the database"},
 		{"a placeholder", add("code/a.sql", "GRANT SELECT ON public.v_b TO :\"queue_veiwer\";\n"), `placeholder :"queue_veiwer" names no role and no list`},
 		{"something else", add("code/a.sql", "CREATE TABLE public.x ();\n"), "declares no function, view, trigger, grant or comment"},
 		{"a hole in the numbers", add("migrations/999_x.sql", "SELECT 1;\n"), "its number must be"},
