@@ -77,6 +77,18 @@ func readCode(ctx context.Context, q querier) (c installedCode, err error) {
 	return c, err
 }
 
+// admitServer refuses a server before PostgreSQL 15, by what the tables need of it: other servers may
+// claim any version.
+func admitServer(ctx context.Context, conn *pgx.Conn) error {
+	var has bool
+	err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'pg_index'::regclass AND attname = 'indnullsnotdistinct')").Scan(&has)
+	if err != nil || has {
+		return explain(err, "migrate up")
+	}
+	return refuse("the server is too old: PostgreSQL "+conn.PgConn().ParameterStatus("server_version"), "database "+conn.Config().Database,
+		"nothing was changed; qtop needs PostgreSQL 15 or later")
+}
+
 // admit refuses a database that Up must not change, before Up creates anything in it. prefix is the
 // role prefix for a new installation. admit returns the number of the newest installed migration; 0
 // = nothing is installed.

@@ -29,6 +29,8 @@ func explain(err error, where string) error {
 	case "42501":
 		e.Kind = queue.KindPermission
 		e.Do = queue.Clean("run migrate as a superuser, or as a role with CREATEROLE that owns the database; drop objects of other owners whose names qtop uses first")
+	case "3F000":
+		e.Do = queue.Clean("nothing was changed; qtop is installed in the schema public: as the owner of the database run CREATE SCHEMA public; then run the command again")
 	case "2BP01":
 		e.Do = queue.Clean("nothing was changed; drop or move what depends on it first")
 	case "40P01", "40001", "55P03":

@@ -77,9 +77,9 @@ type UpOptions struct {
 //
 //  1. It takes the migration lock. If another migration holds it, Up reports which, and
 //     waits.
-//  2. It refuses a database that it must not change: with another encoding than UTF-8,
-//     installed by a newer qtop, or with tables under qtop's names that qtop did not
-//     make.
+//  2. It refuses a database that it must not change: of a server before PostgreSQL 15, with
+//     another encoding than UTF-8, installed by a newer qtop, or with tables under qtop's
+//     names that qtop did not make.
 //  3. In one transaction it creates missing roles, locks the tables that it will
 //     change, ordered by name, and runs the pending migrations, the objects of the code
 //     that differ from the installed ones, and the seeds.
@@ -105,6 +105,9 @@ func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
 		return err
 	}
 	if err := pgsession.Writable(conn, &pgsession.Route{}); err != nil {
+		return err
+	}
+	if err := admitServer(ctx, conn); err != nil {
 		return err
 	}
 	if err := askBeside(ctx, conn, o); err != nil {
