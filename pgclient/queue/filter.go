@@ -122,9 +122,21 @@ func (r TimeRef) Resolve(now time.Time) time.Time {
 	return r.At
 }
 
-func (r TimeRef) clockOn(day time.Time, addDays int) time.Time {
+// clockOn returns the last time until now at which the clock showed r.Clock, today or addDays later; if
+// it has not shown it yet, a time after now. A clock that is set back shows an hour twice.
+func (r TimeRef) clockOn(now time.Time, addDays int) time.Time {
 	sec := int(r.Clock / time.Second)
-	return time.Date(day.Year(), day.Month(), day.Day()+addDays, sec/3600, sec/60%60, sec%60, 0, day.Location())
+	at := time.Date(now.Year(), now.Month(), now.Day()+addDays, sec/3600, sec/60%60, sec%60, 0, now.Location())
+	_, offset := at.Zone()
+	began, ends := at.ZoneBounds()
+	for _, beside := range []time.Time{began.Add(-time.Second), ends} {
+		_, other := beside.Zone()
+		twin := at.Add(time.Duration(offset-other) * time.Second)
+		if twin.Format(time.DateTime) == at.Format(time.DateTime) && !twin.After(now) && (at.After(now) || twin.After(at)) {
+			return twin
+		}
+	}
+	return at
 }
 
 // FilterError says what is wrong with a filter and at which character.

@@ -3,6 +3,7 @@ package queue
 import (
 	"testing"
 	"time"
+	_ "time/tzdata" // the zones of other places
 
 	"github.com/stretchr/testify/require"
 )
@@ -24,5 +25,35 @@ func TestParseWhen(t *testing.T) {
 	for _, text := range []string{"", "soon", "25:00", "3", "-", "2026-13-01", "02:00pm", "h"} {
 		_, ok := ParseWhen(text, now, cet)
 		require.False(t, ok, text)
+	}
+}
+
+// A time of the hour that the clock shows twice, or skips, in zones on both sides of UTC.
+func TestParseWhenTheClockIsSet(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ zone, text, now, want string }{
+		{"Europe/Berlin", "02:30", "2026-10-25T00:40:00Z", "2026-10-25T00:30:00Z"}, // 02:40, the first time
+		{"Europe/Berlin", "02:30", "2026-10-25T01:10:00Z", "2026-10-25T00:30:00Z"}, // 02:10, the second time
+		{"Europe/Berlin", "02:30", "2026-10-25T01:40:00Z", "2026-10-25T01:30:00Z"},
+		{"Europe/Berlin", "02:30", "2026-10-25T09:00:00Z", "2026-10-25T01:30:00Z"},
+		{"Europe/Berlin", "02:30", "2026-10-26T00:00:00Z", "2026-10-25T01:30:00Z"}, // 01:00 on the next day
+		{"Europe/Berlin", "01:30", "2026-10-25T01:40:00Z", "2026-10-24T23:30:00Z"},
+		{"Europe/Berlin", "03:00", "2026-10-25T02:40:00Z", "2026-10-25T02:00:00Z"},
+		{"America/New_York", "01:30", "2026-11-01T05:40:00Z", "2026-11-01T05:30:00Z"},
+		{"America/New_York", "01:30", "2026-11-01T06:10:00Z", "2026-11-01T05:30:00Z"},
+		{"America/New_York", "01:30", "2026-11-01T06:40:00Z", "2026-11-01T06:30:00Z"},
+		{"America/New_York", "01:30", "2026-11-01T15:00:00Z", "2026-11-01T06:30:00Z"},
+		{"America/New_York", "02:00", "2026-11-01T15:00:00Z", "2026-11-01T07:00:00Z"},
+		{"Australia/Lord_Howe", "01:45", "2026-04-04T15:20:00Z", "2026-04-04T15:15:00Z"}, // half an hour
+		{"America/New_York", "03:30", "2026-03-08T15:00:00Z", "2026-03-08T07:30:00Z"},
+		{"America/New_York", "01:30", "2026-03-08T15:00:00Z", "2026-03-08T06:30:00Z"},
+	} {
+		loc, err := time.LoadLocation(c.zone)
+		require.NoError(t, err)
+		now, err := time.Parse(time.RFC3339, c.now)
+		require.NoError(t, err)
+		at, ok := ParseWhen(c.text, now, loc)
+		require.True(t, ok)
+		require.Equal(t, c.want, at.UTC().Format(time.RFC3339), c)
 	}
 }
