@@ -184,7 +184,7 @@ func TestFirstServerIsSilent(t *testing.T) {
 	}
 	ended, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	conn, err := pgsession.ConnectToWrite(ended, both)
+	conn, err := (&pgsession.Route{}).ConnectToWrite(ended, both)
 	require.NoError(t, err)
 	require.NoError(t, conn.Close(ctx))
 }

@@ -43,8 +43,8 @@ func migrateCmd(a *app) *cobra.Command {
 				return err
 			}
 			a.unsure = migrationUnsure
-			return a.steps(func(say func(string)) error {
-				u.Progress = say
+			return a.steps(func(connected func(schema.Place), say func(string)) error {
+				u.Connected, u.Progress = connected, say
 				return pgerror.Connect(schema.Current().Up(cmd.Context(), a.directDSN(), u))
 			})
 		},
@@ -69,7 +69,8 @@ func migrateCmd(a *app) *cobra.Command {
 				return err
 			}
 			a.unsure = queue.Choose(o.DryRun, nothingChanged, migrationUnsure)
-			return a.steps(func(say func(string)) error {
+			return a.steps(func(connected func(schema.Place), say func(string)) error {
+				o.Connected = connected
 				return pgerror.Connect(schema.Down(cmd.Context(), a.directDSN(), o, say))
 			})
 		},
@@ -109,18 +110,25 @@ func checkLockWait(d time.Duration) error {
 
 const migrationUnsure = "qtop migrate status says what is installed now"
 
-// steps runs a migration and prints each step when it is done; in JSON all of them at the end, in one value.
-func (a *app) steps(migrate func(say func(string)) error) error {
+// steps runs a migration. It prints on which database it works, and then each step when it is done; in JSON all of it
+// at the end, in one value.
+func (a *app) steps(migrate func(connected func(schema.Place), say func(string)) error) error {
 	if a.output != "json" {
-		return migrate(a.say)
+		return migrate(a.sayPlace, a.say)
 	}
-	lines := []queue.Text{}
-	err := migrate(func(line string) { lines = append(lines, queue.Clean(secrecy.Mask(line))) })
-	if err == nil || len(lines) > 0 {
-		a.encode(a.out, map[string][]queue.Text{"lines": lines})
+	out := struct {
+		schema.Place
+		Lines []queue.Text `json:"lines"`
+	}{Lines: []queue.Text{}}
+	err := migrate(func(p schema.Place) { out.Place = p },
+		func(line string) { out.Lines = append(out.Lines, queue.Clean(secrecy.Mask(line))) })
+	if err == nil || len(out.Lines) > 0 {
+		a.encode(a.out, out)
 	}
 	return err
 }
+
+func (a *app) sayPlace(p schema.Place) { a.say(p.String()) }
 
 // migrateAnswers are answers, given on the command line, to the questions of
 // migrate.
@@ -180,18 +188,25 @@ type standing struct {
 	Refused string              `json:"refusal"` // why this program must not work on the database; empty = it may
 }
 
-func (a *app) standing(ctx context.Context) (standing, error) {
+// standing reads the state; connected is called before that with the database.
+func (a *app) standing(ctx context.Context, connected func(schema.Place)) (standing, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
 	cfg, err := pgpool.ParseDSN(a.directDSN())
 	if err != nil {
 		return standing{}, err
 	}
-	conn, err := (&pgsession.Route{}).Connect(ctx, cfg)
+	route := &pgsession.Route{}
+	conn, err := route.Connect(ctx, cfg)
 	if err != nil {
 		return standing{}, pgerror.Connect(err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	place, err := schema.ReadPlace(ctx, conn, route)
+	if err != nil {
+		return standing{}, pgerror.Connect(err)
+	}
+	connected(place)
 	st, err := schema.GetStatus(ctx, conn)
 	if err != nil {
 		return standing{}, pgerror.Connect(err)
@@ -224,11 +239,19 @@ func (s standing) lines() []string {
 }
 
 func (a *app) migrateStatus(ctx context.Context) error {
-	st, err := a.standing(ctx)
+	var place schema.Place
+	st, err := a.standing(ctx, func(p schema.Place) {
+		if place = p; a.output != "json" {
+			a.sayPlace(p)
+		}
+	})
 	if err != nil {
 		return err
 	}
-	if a.asJSON(st) {
+	if a.asJSON(struct {
+		schema.Place
+		standing
+	}{place, st}) {
 		return nil
 	}
 	for _, line := range st.lines() {

@@ -27,7 +27,7 @@ func versionCmd(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
 			defer cancel()
-			st, err := a.standing(ctx)
+			st, err := a.standing(ctx, func(schema.Place) {})
 			carried := schema.Current()
 			if a.output == "json" {
 				out := map[string]any{

@@ -127,13 +127,13 @@ func Connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
 
 // ConnectToWrite opens one session. If the connection string names several servers, it is on one
 // that takes changes.
-func ConnectToWrite(ctx context.Context, dsn string) (*pgx.Conn, error) {
+func (r *Route) ConnectToWrite(ctx context.Context, dsn string) (*pgx.Conn, error) {
 	cc, err := Parse(dsn)
 	if err != nil {
 		return nil, err
 	}
 	ToWrite(cc)
-	return (&Route{}).Connect(ctx, cc)
+	return r.Connect(ctx, cc)
 }
 
 // ToWrite makes connections of a configuration lead to a server that takes changes, if it names

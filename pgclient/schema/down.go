@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/qtop/qtop/pgclient/pgrow"
-	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -25,6 +24,8 @@ type DownOptions struct {
 	// LockWait is how long Down waits for the tables while another session holds one; 0 = 1 minute.
 	// Other sessions wait behind it.
 	LockWait time.Duration
+	// Connected is called once with the database of the session, before anything is changed.
+	Connected func(Place)
 	// Confirm is called if Down does not refuse, before anything is locked or changed; its error
 	// ends Down. nil = no confirmation.
 	Confirm func(context.Context, Removal) error
@@ -61,7 +62,7 @@ func (r *Release) Down(ctx context.Context, dsn string, o DownOptions, progress 
 	if progress == nil {
 		progress = func(string) {}
 	}
-	conn, err := pgsession.ConnectToWrite(ctx, dsn)
+	conn, err := connect(ctx, dsn, o.Connected)
 	if err != nil {
 		return err
 	}

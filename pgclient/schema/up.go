@@ -61,6 +61,8 @@ func Up(ctx context.Context, dsn string, progress func(string)) error {
 // UpOptions are the options of Up.
 type UpOptions struct {
 	Progress func(string) // gets one line per step
+	// Connected is called once with the database of the session, before anything is changed.
+	Connected func(Place)
 	// LockWait is how long Up repeats its attempts while another session holds a table that it must
 	// change; 0 = 10 minutes.
 	LockWait time.Duration
@@ -96,7 +98,7 @@ func (r *Release) Up(ctx context.Context, dsn string, o UpOptions) error {
 	if o.LockWait == 0 {
 		o.LockWait = 10 * time.Minute
 	}
-	conn, err := pgsession.ConnectToWrite(ctx, dsn)
+	conn, err := connect(ctx, dsn, o.Connected)
 	if err != nil {
 		return err
 	}
