@@ -357,6 +357,12 @@ func TestConfigUnreadable(t *testing.T) {
 	require.Equal(t, []string{"queue.notify.bridge_enabled", "queue.tick.webhook_router.interval_seconds", "webhook.max_attempts", "webhook.worker.enabled"},
 		get[[]string](c, `SELECT array_agg(f ->> 'key' ORDER BY f ->> 'key') FROM jsonb_array_elements(public.fn_queue_snapshot('0') -> 'flags') f
 			WHERE (f ->> 'invalid')::bool`))
+	for value, n := range map[string]int{"": 42, "-1": 42, " 3": 42, "3.5": 42, "٣": 42, "3\n": 42, "1234567890": 42, "7": 7, "000000007": 7} {
+		c.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'webhook.max_attempts'", value)
+		require.Equal(t, n, get[int](c, "SELECT public.fn_cfg_int('webhook.max_attempts', 42)"), "%q", value)
+		require.Equal(t, n == 42, get[bool](c, `SELECT (f ->> 'invalid')::bool FROM json_array_elements(public.fn_snapshot_flags()) f
+			WHERE f ->> 'key' = 'webhook.max_attempts'`), "%q", value)
+	}
 	// A flag with an unreadable value can still be set until a time, and reverts.
 	admin := c.as("workflow_admin")
 	call(t, admin, "public.fn_dot_config_set('webhook.max_attempts', '2', 'ann', 'r', now() + interval '1 hour')")

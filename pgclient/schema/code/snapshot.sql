@@ -73,7 +73,7 @@ BEGIN
       COALESCE(r.switch AND c.value IN ('false', '0') AND r.default_value <> c.value, false) AS off,
       -- the same check as fn_cfg_readable, inlined to save one call per flag
       NOT COALESCE(CASE r.kind WHEN 'boolean' THEN c.value IN ('true', 'false') WHEN 'integer'
-        THEN CASE WHEN c.value ~ '^[0-9]{1,9}$'
+        THEN CASE WHEN length(c.value) BETWEEN 1 AND 9 AND rtrim(c.value, '0123456789') = ''
           THEN c.value::int BETWEEN COALESCE(r.lowest, 0) AND COALESCE(r.highest, 999999999) ELSE false END
         ELSE c.value = ANY (r.choices) END, true) AS invalid,
       v.revert_at AS reverts_at, COALESCE(v.revert_to, '') AS reverts_to,

@@ -22,12 +22,19 @@ DECLARE
   v_5m_ago text := (extract(epoch FROM date_trunc('minute', now()))::bigint - 300)::text;
   v_senders int;
   v_orchestrators int;
-  v_webhooks_off boolean := NOT public.fn_cfg_bool('webhook.worker.enabled');
-  v_unscheduled boolean := public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5) = 0;
-  v_routes_off text := CASE WHEN NOT public.fn_cfg_bool('iu_core.route_worker_enabled')
+  v_webhooks_off boolean;
+  v_unscheduled boolean;
+  v_routes_off text;
+BEGIN
+  IF cardinality(p_hooks) = 0 AND p_unrouted = 0 AND NOT EXISTS (SELECT FROM unnest(p_routes) b WHERE b.waiting > 0)
+    AND NOT EXISTS (SELECT FROM unnest(p_lanes) j WHERE j.queued + j.retry_waiting > 0) THEN
+    RETURN '[]'; -- starting the statement below costs more than most sections
+  END IF;
+  v_webhooks_off := NOT public.fn_cfg_bool('webhook.worker.enabled');
+  v_unscheduled := public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5) = 0;
+  v_routes_off := CASE WHEN NOT public.fn_cfg_bool('iu_core.route_worker_enabled')
     THEN 'iu_core.route_worker_enabled is off'
     WHEN NOT public.fn_cfg_bool('iu_core.routes_master_enabled') THEN 'iu_core.routes_master_enabled is off' END;
-BEGIN
   SELECT count(*) FILTER (WHERE 'webhook_worker' = ANY (q.loops)),
     count(*) FILTER (WHERE 'saga_orchestrator' = ANY (q.loops))
   INTO v_senders, v_orchestrators
