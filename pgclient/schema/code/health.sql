@@ -273,9 +273,8 @@ COMMENT ON FUNCTION public.fn_dead_letter_total IS
   'How many groups of open dead letters there are, up to a bound, and how many dead letters. Internal.';
 
 -- fn_dead_letter_subjects(groups, n, unfolded counters) → the dead letters for fn_queue_health_rows when groups
--- has only some of the groups: a row per source, subject and domain, for all subjects in groups and for the n subjects
--- of each source with the most open dead letters. open is exact; last_at is the last failure in groups, NULL if groups
--- has no group of this subject. Internal.
+-- has only some of the groups: a row per subject and domain, for the n subjects of each source that have the most.
+-- open is exact; last_at is the last failure in groups, NULL if groups has no group of this subject. Internal.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_subjects(p_dead public.v_dead_letter_group[], p_most int,
   p_unfolded public.v_queue_counter_part[])
   RETURNS SETOF public.v_dead_letter_group
@@ -284,33 +283,35 @@ SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan 
 #variable_conflict use_column
 BEGIN
   RETURN QUERY
-  WITH keys AS MATERIALIZED (
+  WITH delta AS MATERIALIZED (
+    SELECT replace(d.scope, 'dead_', '') AS source, CASE d.scope WHEN 'dead_job' THEN d.k2 ELSE d.k1 END AS subject,
+      CASE d.scope WHEN 'dead_webhook' THEN 'webhook' ELSE d.k3 END AS domain, d.n
+    FROM unnest(p_unfolded) d WHERE d.scope = ANY ('{dead_webhook,dead_job,dead_event}'::text[])
+  ), keys AS MATERIALIZED (
     -- n: the folded count from queue_counter_rank plus unfolded deltas. The first branch below has the folded
-    -- count already; keys that only the other branches have need the look-up.
+    -- count already; keys that only the deltas have need the look-up.
     SELECT x.source, x.subject, x.domain, COALESCE(max(x.n), (SELECT r.n FROM public.queue_counter_rank r
       WHERE r.scope = 'subject_dead_' || x.source AND r.k1 = x.subject AND r.k2 = x.domain AND r.k3 = ''), 0)
-        + COALESCE(sum(x.more), 0)::bigint AS n, max(x.last_at) AS last_at, bool_or(x.known) AS known
+        + COALESCE(sum(x.more), 0)::bigint AS n
     FROM (
-      SELECT s.source, t.k1 AS subject, t.k2 AS domain, t.n, NULL::bigint AS more, NULL::timestamptz AS last_at,
-        false AS known
+      SELECT s.source, t.k1 AS subject, t.k2 AS domain, t.n, NULL::bigint AS more
       FROM (VALUES ('webhook'), ('job'), ('event')) s (source)
       CROSS JOIN LATERAL (SELECT r.k1, r.k2, r.n FROM public.queue_counter_rank r
-        WHERE r.scope = 'subject_dead_' || s.source AND r.n > 0 ORDER BY r.n DESC, r.k1, r.k2, r.k3 LIMIT p_most) t
-      UNION ALL
-      SELECT replace(d.scope, 'dead_', ''), CASE d.scope WHEN 'dead_job' THEN d.k2 ELSE d.k1 END,
-        CASE d.scope WHEN 'dead_webhook' THEN 'webhook' ELSE d.k3 END, NULL, d.n, NULL, false
-      FROM unnest(p_unfolded) d WHERE d.scope = ANY ('{dead_webhook,dead_job,dead_event}'::text[])
-      UNION ALL
-      SELECT g.source, CASE g.source WHEN 'job' THEN g.endpoint ELSE g.code END, g.domain, NULL, NULL, g.last_at, true
-      FROM unnest(p_dead) g) x
+        WHERE r.scope = 'subject_dead_' || s.source AND r.n > 0 ORDER BY r.n DESC, r.k1, r.k2, r.k3
+        -- read more: subjects that have shrunk since the last fold may no longer be among the largest
+        LIMIT p_most + (SELECT least(count(*), 1000) FROM delta d WHERE d.n < 0)) t
+      UNION ALL SELECT d.source, d.subject, d.domain, NULL, d.n FROM delta d) x
     GROUP BY x.source, x.subject, x.domain
   )
   SELECT c.source, CASE WHEN c.source <> 'job' THEN c.subject END, CASE WHEN c.source = 'job' THEN c.subject END,
-    c.domain, NULL::bigint, c.n, NULL::timestamptz, c.last_at
-  FROM (SELECT a.source, a.subject, a.domain, a.n, a.last_at, a.known,
+    c.domain, NULL::bigint, c.n, NULL::timestamptz, g.last_at
+  FROM (SELECT a.source, a.subject, a.domain, a.n,
       row_number() OVER (PARTITION BY a.source ORDER BY a.n DESC, a.subject, a.domain) AS place
     FROM keys a WHERE a.n > 0) c
-  WHERE c.place <= p_most OR c.known;
+  LEFT JOIN (SELECT d.source, CASE d.source WHEN 'job' THEN d.endpoint ELSE d.code END AS subject, d.domain,
+      max(d.last_at) AS last_at
+    FROM unnest(p_dead) d GROUP BY 1, 2, 3) g USING (source, subject, domain)
+  WHERE c.place <= p_most;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_dead_letter_subjects IS

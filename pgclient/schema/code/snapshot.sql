@@ -22,7 +22,7 @@ DECLARE
   v_total record := public.fn_dead_letter_total(1000, v_unfolded);
   -- all groups, or, if there are more than 200 (there may be hundreds of thousands), only the largest and the newest
   v_dead public.v_dead_letter_group[] := ARRAY(SELECT g FROM public.fn_dead_letter_top(
-    CASE WHEN v_total.groups <= 200 THEN 200 ELSE 20 END, 5, v_unfolded) g);
+    CASE WHEN v_total.groups <= 200 THEN 200 ELSE 10 END, 5, v_unfolded) g);
   v_ticks public.v_queue_scheduler_status[] := ARRAY(SELECT ROW(s.*)::public.v_queue_scheduler_status
     FROM public.fn_queue_scheduler_rows(v_watch) s);
   v_lanes public.snapshot_lane[] := public.fn_snapshot_lanes(v_jobs, v_watch, v_unfolded);
