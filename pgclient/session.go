@@ -146,7 +146,7 @@ func readRights(ctx context.Context, conn *pgx.Conn, actions queue.Registry, rol
 	for i, a := range actions {
 		functions[i] = a.Function
 	}
-	may, err := pgrow.Column[bool](ctx, conn, `SELECT f = '' OR COALESCE(has_function_privilege(session_user, to_regprocedure(NULLIF(f, '')), 'EXECUTE'), false)
+	may, err := pgrow.Column[bool](ctx, conn, `SELECT f = '' OR COALESCE(has_function_privilege(current_user, to_regprocedure(NULLIF(f, '')), 'EXECUTE'), false)
 		FROM unnest($1::text[]) WITH ORDINALITY x (f, n) ORDER BY n`, functions)
 	if err != nil {
 		return err

@@ -93,7 +93,7 @@ func settingFinding(x inspect.LoginSetting, mayAct, readOnly bool) finding {
 	says := whose + " sets " + x.Name + " = " + x.Value.String()
 	switch x.Name {
 	case "default_transaction_read_only":
-		if slices.Contains([]string{"on", "true", "yes", "1"}, value) {
+		if on, _ := truth(value); on {
 			// the setting of the role in the database comes first, then that of the role, of the database, of the server
 			bad := x.Mine && mayAct && readOnly
 			return finding{queue.Choose(bad, "bad", "note"), "read-only", queue.Clean(says + ": nothing can be changed" +
@@ -128,10 +128,15 @@ const shortest = time.Minute
 // does none. Hosts and consoles set limits for their own statements; the
 // statements of producers have the limits of their logins.
 func settingHurts(name, value string) string {
-	off := slices.Contains([]string{"off", "false", "no", "0"}, value)
+	on, known := truth(value)
+	off := known && !on
 	limit, ok := milliseconds(value)
 	short := ok && limit > 0 && limit < shortest
 	switch name {
+	case "role":
+		if value != "none" {
+			return "what qtop and other programs of the login do has the rights of that role, not those of the login"
+		}
 	case "statement_timeout", "transaction_timeout":
 		if short {
 			return "what takes longer is cut off, also an enqueue of many jobs, a look at a large table or migrate behind a pooler"
@@ -187,18 +192,31 @@ func settingHurts(name, value string) string {
 	return ""
 }
 
-// milliseconds reads a time limit as PostgreSQL writes it: 30s, 500ms, 2min, or a number of milliseconds.
+// truth reads a boolean as PostgreSQL does, which stores it as it was written: on, yes, 1, also as t or fal.
+func truth(value string) (on, ok bool) {
+	switch {
+	case value == "" || value == "o":
+		return false, false
+	case strings.HasPrefix("true", value), strings.HasPrefix("yes", value), value == "on", value == "1":
+		return true, true
+	case strings.HasPrefix("false", value), strings.HasPrefix("no", value), strings.HasPrefix("off", value), value == "0":
+		return false, true
+	}
+	return false, false
+}
+
+// milliseconds reads a time limit as PostgreSQL does: 30s, 0.5 min, or a number of milliseconds.
 func milliseconds(value string) (time.Duration, bool) {
 	m := limitForm.FindStringSubmatch(value)
 	if m == nil {
 		return 0, false
 	}
-	n, err := strconv.ParseInt(m[1], 10, 64)
+	n, err := strconv.ParseFloat(m[1], 64)
 	unit := map[string]time.Duration{"": time.Millisecond, "us": time.Microsecond, "ms": time.Millisecond, "s": time.Second, "min": time.Minute, "h": time.Hour, "d": 24 * time.Hour}[m[2]]
-	return time.Duration(n) * unit, err == nil && n < 1<<31
+	return time.Duration(n * float64(unit)), err == nil && n < 1<<31
 }
 
-var limitForm = regexp.MustCompile(`^(\d+) ?(us|ms|s|min|h|d|)$`)
+var limitForm = regexp.MustCompile(`^\s*(\d+\.?\d*|\.\d+)\s*(us|ms|s|min|h|d|)\s*$`)
 
 func settingOwner(x inspect.LoginSetting) string {
 	switch {

@@ -55,10 +55,12 @@ func TestDoctorOnLogins(t *testing.T) {
 		{"ALTER DATABASE " + db + " SET client_encoding = LATIN1", "note encoding: DATABASE " + db + " sets client_encoding = ", "ALTER DATABASE " + db + " RESET client_encoding"},
 		{"ALTER DATABASE " + db + " SET default_transaction_isolation = serializable", "note isolation: DATABASE " + db, "ALTER DATABASE " + db + " RESET default_transaction_isolation"},
 		{"ALTER ROLE " + login + " SET statement_timeout = '2s'", "note setting: ROLE " + login + " sets statement_timeout = 2s: what takes longer is cut off", "ALTER ROLE " + login + " RESET statement_timeout"},
+		{"ALTER DATABASE " + db + " SET lock_timeout = '0.5s'", "note setting: DATABASE " + db + " sets lock_timeout = 0.5s: a producer", "ALTER DATABASE " + db + " RESET lock_timeout"},
 		{"ALTER DATABASE " + db + " SET idle_session_timeout = '10min'", "note setting: DATABASE " + db + " sets idle_session_timeout = 10min", "ALTER DATABASE " + db + " RESET idle_session_timeout"},
 		{"ALTER DATABASE " + db + " SET plan_cache_mode = force_generic_plan", "note setting: DATABASE " + db + " sets plan_cache_mode", "ALTER DATABASE " + db + " RESET plan_cache_mode"},
 		{"ALTER ROLE " + login + " SET enable_indexscan = off", "note setting: ROLE " + login + " sets enable_indexscan", "ALTER ROLE " + login + " RESET enable_indexscan"},
 		{"ALTER ROLE " + login + " SET synchronous_commit = off", "note setting: ROLE " + login + " sets synchronous_commit", "ALTER ROLE " + login + " RESET synchronous_commit"},
+		{"ALTER ROLE " + login + " SET enable_sort = f", "note setting: ROLE " + login + " sets enable_sort = f: plans", "ALTER ROLE " + login + " RESET enable_sort"},
 		{"ALTER SYSTEM SET log_statement = 'mod'", "", ""},
 		{"SELECT pg_reload_conf()", "note setting: the configuration of the server sets log_statement = mod: payloads", "set it back in the configuration"},
 		{"ALTER ROLE " + login + " CREATEROLE BYPASSRLS", "note wide login: " + login + " has CREATEROLE, BYPASSRLS", "ALTER ROLE " + login + " NOCREATEROLE NOBYPASSRLS"},
@@ -115,6 +117,11 @@ func TestDoctorOnLogins(t *testing.T) {
 	lines, _ = doctor(login)
 	require.Contains(t, lines, "bad read-only: DATABASE "+db+" sets default_transaction_read_only = on: nothing can be changed |")
 	exec("SET default_transaction_read_only = off; ALTER DATABASE " + db + " RESET default_transaction_read_only")
+	exec("CREATE ROLE host LOGIN IN ROLE queue_viewer, dot_executor; ALTER ROLE host SET role = queue_viewer")
+	lines, _ = doctor("host")
+	require.Contains(t, lines, "note setting: ROLE host sets role = queue_viewer: what qtop and other programs of the login do has the rights of that role")
+	require.Contains(t, lines, "a worker host with this login runs no loop: it lacks dot_executor")
+	require.Contains(t, lines, "note rights: without workflow_admin")
 	lines, _ = doctor("postgres")
 	require.Contains(t, lines, "note superuser: this login is a superuser")
 	out, _ := qtop(t, s.DSN("postgres", db), "doctor", "--read-only", "-o", "json").Output()

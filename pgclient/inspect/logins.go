@@ -54,7 +54,7 @@ func ofMembers[T any](ctx context.Context, c *pgclient.Client, sql string) ([]T,
 
 // hurting lists the settings that change what a statement does, how fast it runs, or how long it
 // may run.
-const hurting = `('search_path', 'client_encoding', 'default_transaction_read_only', 'session_replication_role', 'default_transaction_isolation',
+const hurting = `('role', 'search_path', 'client_encoding', 'default_transaction_read_only', 'session_replication_role', 'default_transaction_isolation',
 	'statement_timeout', 'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout', 'lock_timeout', 'synchronous_commit',
 	'plan_cache_mode', 'enable_indexscan', 'enable_indexonlyscan', 'enable_bitmapscan', 'enable_nestloop', 'enable_hashagg', 'enable_hashjoin', 'enable_sort',
 	'enable_partition_pruning', 'log_statement', 'zero_damaged_pages', 'ignore_system_indexes')`

@@ -53,7 +53,7 @@ func LackedRoles(ctx context.Context, c *pgclient.Client, roles []string) (lacks
 	}
 	lacks, err = read[LackedRole](ctx, c, `SELECT x.name, pg_catalog.quote_ident(x.role), COALESCE(pg_has_role(session_user, to_regrole(quote_ident(x.role))::oid, 'MEMBER'), false)
 		FROM unnest($1::text[], $2::text[]) WITH ORDINALITY x (name, role, n)
-		WHERE NOT COALESCE(pg_has_role(session_user, to_regrole(quote_ident(x.role))::oid, 'USAGE'), false) ORDER BY x.n`, asked, found)
+		WHERE NOT COALESCE(pg_has_role(current_user, to_regrole(quote_ident(x.role))::oid, 'USAGE'), false) ORDER BY x.n`, asked, found)
 	if err != nil {
 		return nil, false, err
 	}
@@ -106,7 +106,7 @@ func Roles(ctx context.Context, c *pgclient.Client) (r RoleReport, err error) {
 			return err
 		}
 		var may bool
-		if err = tx.QueryRow(ctx, "SELECT has_table_privilege(session_user, 'public.queue_heartbeat', 'SELECT')").Scan(&may); err != nil || !may {
+		if err = tx.QueryRow(ctx, "SELECT has_table_privilege('public.queue_heartbeat', 'SELECT')").Scan(&may); err != nil || !may {
 			return err
 		}
 		all, err := schema.RealRoles(ctx, tx)

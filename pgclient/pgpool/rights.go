@@ -29,7 +29,7 @@ func (p *Pool) Lacks(ctx context.Context, object string) (login, do string, err 
 		UNION SELECT a.grantee FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute t ON t.attrelid = c.oid, pg_catalog.aclexplode(t.attacl) a
 			WHERE c.relname = $1 AND c.relnamespace = 'public'::pg_catalog.regnamespace AND a.grantee <> c.relowner)
 		SELECT session_user::text, pg_catalog.quote_ident(session_user), ARRAY(SELECT pg_catalog.quote_ident(r.rolname) FROM granted g JOIN pg_catalog.pg_roles r ON r.oid = g.grantee
-			WHERE NOT pg_catalog.pg_has_role(session_user, r.oid, 'USAGE') ORDER BY 1)`, object).Scan(&login, &to, &roles)
+			WHERE NOT pg_catalog.pg_has_role(current_user, r.oid, 'USAGE') ORDER BY 1)`, object).Scan(&login, &to, &roles)
 	switch {
 	case err != nil || len(roles) == 0:
 	case len(roles) == 1:
