@@ -1,6 +1,7 @@
 package lists
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -8,7 +9,6 @@ import (
 
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/pgclient/schema"
 )
 
 // payloadTimeout limits the masking of a payload, so that time remains for reading the rest of the
@@ -36,8 +36,8 @@ func payload(ctx context.Context, db *pgpool.Pool, kind, id string, whole bool) 
 	var pg *pgconn.PgError
 	switch {
 	case errors.As(err, &pg) && pg.Code == "42501":
-		prefix, _ := schema.RolePrefix(ctx, db)
-		out.whyNot = queue.Clean("this login may not read payloads: it needs the role " + prefix + "queue_viewer")
+		_, do, _ := db.Lacks(ctx, "fn_payload_masked")
+		out.whyNot = queue.Clean("this login may not read payloads: " + cmp.Or(do, "it needs the role queue_viewer"))
 	case errors.As(err, &pg) && (pg.Code == "54000" || pg.Code == "57014"), err != nil && within.Err() != nil && ctx.Err() == nil:
 		out.whyNot = queue.Clean("the secrets in this payload could not be masked in time, so it is not shown; V reveals it")
 	case err != nil:
