@@ -94,7 +94,7 @@ func Encoded(t testing.TB, encoding string) *DB {
 }
 
 // Localized makes a database whose language, by the ICU locale, decides the order and the case of
-// letters, without the schema; it is dropped at cleanup. The test is skipped if the server lacks ICU.
+// text, without the schema; it is dropped at cleanup. The test is skipped if the server lacks ICU.
 func Localized(t testing.TB, locale string) *DB {
 	t.Helper()
 	c := use(t)

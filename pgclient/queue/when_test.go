@@ -3,7 +3,7 @@ package queue
 import (
 	"testing"
 	"time"
-	_ "time/tzdata" // the zones of other places
+	_ "time/tzdata" // the time zones
 
 	"github.com/stretchr/testify/require"
 )
