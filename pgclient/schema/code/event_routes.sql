@@ -153,21 +153,13 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
   v_max int := public.fn_cfg_int('queue.retry.max_attempts_default', 20);
   v_recipients bigint; -- of all events together
-  v_newest timestamptz;
   v_at timestamptz;
+  v_later timestamptz; -- the newest attempt of these recipients, if it is not before v_at
   -- if no event subscription filters by payload, the recipients of all events of a type are found together
   v_scoped boolean := EXISTS (SELECT 1 FROM public.event_subscription s WHERE NOT s.mute AND s.scope_filter <> '{}');
 BEGIN
   LOCK TABLE public.iu_route_attempt IN ROW EXCLUSIVE MODE; -- before the clock is read: fn_event_inbox_advance
-  SELECT max(n.attempted_at) INTO v_newest
-  FROM (SELECT 'broadcast' AS ref UNION SELECT s.recipient_ref FROM public.event_subscription s) r
-  CROSS JOIN LATERAL (SELECT a.attempted_at FROM public.iu_route_attempt a WHERE a.recipient_ref = r.ref
-    ORDER BY a.attempted_at DESC LIMIT 1) n;
   v_at := clock_timestamp();
-  IF v_newest > v_at THEN -- the clock was set back
-    LOCK TABLE public.event_inbox_position IN SHARE ROW EXCLUSIVE MODE;
-    DELETE FROM public.event_inbox_position p WHERE p.read_until >= v_at;
-  END IF;
   WITH e AS MATERIALIZED (
     SELECT u.id, u.event_domain, u.event_type, u.event_stream, u.event_subject_table, u.event_subject_ref,
       u.correlation_id,
@@ -203,7 +195,21 @@ BEGIN
     ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING RETURNING job_id
   )
   SELECT (SELECT count(*) FROM new_attempts), (SELECT count(*) FROM new_jobs),
-    (SELECT count(*) FROM e JOIN reach USING (same_resolution)) INTO attempts, jobs, v_recipients;
+    (SELECT count(*) FROM e JOIN reach USING (same_resolution)),
+    (SELECT max(n.attempted_at) FROM (SELECT DISTINCT reach.recipient_ref FROM reach) r
+      CROSS JOIN LATERAL (SELECT a.attempted_at FROM public.iu_route_attempt a
+        WHERE a.recipient_ref = r.recipient_ref AND a.attempted_at >= v_at
+        ORDER BY a.attempted_at DESC LIMIT 1) n) -- those of before this statement
+  INTO attempts, jobs, v_recipients, v_later;
+  IF v_later IS NOT NULL THEN -- the clock was set back
+    BEGIN
+      LOCK TABLE public.event_inbox_position IN SHARE ROW EXCLUSIVE MODE NOWAIT;
+      DELETE FROM public.event_inbox_position p WHERE p.read_until >= v_at;
+    EXCEPTION WHEN lock_not_available THEN -- somebody is storing one, which covers nothing after v_later
+      UPDATE public.iu_route_attempt a SET attempted_at = v_later + interval '1 microsecond'
+      WHERE a.event_id = ANY (SELECT u.id FROM unnest(p_events) u) AND a.attempted_at = v_at;
+    END;
+  END IF;
   IF attempts < v_recipients AND EXISTS (
     SELECT FROM unnest(p_events) u JOIN public.iu_route_attempt a ON a.event_id = u.id
     WHERE (a.event_domain, a.event_type) <> (u.event_domain, u.event_type)) THEN

@@ -312,7 +312,8 @@ COMMENT ON FUNCTION public.fn_event_acts_as IS
 -- clock after its transaction has locked iu_route_attempt (fn_iu_route_events), and a position ends at the newest
 -- attempt that was visible before it was clear that nobody held this lock. What was not visible then is later.
 -- 2. If the clock was set back, attempts could come into a range. fn_iu_route_events then deletes the positions that
--- reach the time of its attempts, and first waits for the transactions that have begun to store one.
+-- reach the time of its attempts; while a transaction is open that has begun to store one, its attempts instead get a
+-- time after the newest attempt of their recipients, so that no reader holds up the router.
 -- 3. Positions are inserted, never changed, so that two readers of one recipient do not wait for each other. The
 -- highest version counts, but each is true.
 
@@ -403,7 +404,7 @@ BEGIN
       WHERE NOT EXISTS (SELECT FROM public.event_read r
         WHERE r.event_id = u.id AND r.recipient_ref = p_recipient_ref)) >= c_unread / 2);
 
-    LOCK TABLE public.event_inbox_position IN ROW EXCLUSIVE MODE; -- fn_iu_route_events waits for it
+    LOCK TABLE public.event_inbox_position IN ROW EXCLUSIVE MODE; -- before the newest attempt is read
     SELECT t.attempted_at INTO v_new.read_until FROM public.iu_route_attempt t
     WHERE t.recipient_ref = v_routed_to ORDER BY t.attempted_at DESC LIMIT 1;
     CONTINUE WHEN NOT FOUND OR v_new.read_until > clock_timestamp() -- the clock was set back

@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION public.fn_webhook_url_admit(p_name text, p_url text) 
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
   c_byte CONSTANT text := '(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])';
-  v_place text[] := regexp_match(lower(p_url), '^https?://(\[[^]]*\]|[^/?#:]*)(?::0*([0-9]*))?');
+  v_place text[] := regexp_match(lower(p_url COLLATE "C"), '^https?://(\[[^]]*\]|[^/?#:]*)(?::0*([0-9]*))?');
   v_host text := v_place[1];
   v_good boolean;
 BEGIN
