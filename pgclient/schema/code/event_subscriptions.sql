@@ -350,7 +350,8 @@ BEGIN
   RETURN QUERY
   SELECT t.event_id, t.event_domain, t.event_type, t.step, t.attempted_at, NULL::timestamptz
   FROM unnest(v_position.unread) u (id)
-  JOIN public.iu_route_attempt t ON t.event_id = u.id AND t.recipient_ref = p_routed_to AND t.attempted_at > p_after
+  JOIN public.iu_route_attempt t ON t.event_id = u.id AND t.recipient_ref = p_routed_to
+    AND t.attempted_at > p_after AND t.attempted_at <= v_position.read_until
   WHERE NOT EXISTS (SELECT FROM public.event_read r WHERE r.event_id = u.id AND r.recipient_ref = p_recipient_ref)
   ORDER BY t.attempted_at DESC LIMIT v_left;
   GET DIAGNOSTICS v_n = ROW_COUNT;
@@ -371,8 +372,9 @@ COMMENT ON FUNCTION public.fn_event_inbox_part IS
   'The newest events of an inbox that were routed to its recipient, or to everybody. Internal.';
 
 -- fn_event_inbox_advance(recipient): moves the positions of the inbox if 1,000 attempts are newer than the position, or
--- if older ones are not covered and fewer than 500 exceptions are unread. One call passes at most 20,000 attempts, so
--- that none takes long; the next one continues. Internal.
+-- if older ones are not covered and fewer than 500 exceptions are unread. One call passes at most 20,000 attempts of
+-- each kind, so that none takes long; the next one continues. While another session writes attempts, a position
+-- stays as it is. Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_inbox_advance(p_recipient_ref text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
