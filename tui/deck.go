@@ -149,10 +149,7 @@ func (m *deck) settle() {
 // pruneSelection drops selected rows that are not in the table any more, and warns.
 func (m *deck) pruneSelection(l *level) {
 	if lost := l.grid.prune(); lost > 0 {
-		gone := queue.Choose(l.list.page.Next != "", "gone or not loaded", "gone")
-		if l.list.queried() && l.grid.text != "" {
-			gone = "gone or hidden by the filter"
-		}
+		gone := queue.Choose(l.list.queried() && l.grid.text != "", "gone or hidden by the filter", "gone")
 		m.warn(views.Plural(int64(lost), "selected row is ", "selected rows are ") + gone + "; still selected: " + views.Count(int64(len(l.grid.selected))))
 	}
 }

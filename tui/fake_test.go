@@ -23,7 +23,6 @@ type fakeStore struct {
 	session       queue.Session
 	link          queue.Link
 	deadLetters   []queue.DeadLetter
-	limited       bool // a page of dead letters has at most Query.Limit rows
 	jobs          []queue.Job
 	audit         []queue.AuditEntry
 	notify        queue.Notifications
@@ -187,11 +186,7 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		if q.After != "" {
 			return queue.Page{Total: int64(len(s.deadLetters)) + 4600}, s.err
 		}
-		rows := s.deadLetters
-		if s.limited {
-			rows = rows[:min(len(rows), q.Limit)]
-		}
-		return queue.Page{Rows: rows, Total: int64(len(s.deadLetters)) + 4600, Next: "more"}, s.err
+		return queue.Page{Rows: s.deadLetters, Total: int64(len(s.deadLetters)) + 4600, Next: "more"}, s.err
 	case queue.ListJobs:
 		jobs := s.jobs
 		if q.Filter == "status:retry_waiting" { // as the database would filter

@@ -105,11 +105,6 @@ func (g *grid) prune() (lost int) {
 	return before - len(g.selected)
 }
 
-// needed reports whether row i of src has the cursor or is selected.
-func (g *grid) needed(i int) bool {
-	return i < g.src.Len && (g.src.ID(i) == g.at || g.selected[g.src.ID(i)])
-}
-
 // current returns the index in src of the row under the cursor; ok is false if
 // there is none, or if it vanished.
 func (g *grid) current() (i int, ok bool) {

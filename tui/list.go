@@ -2,7 +2,6 @@ package tui
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,11 +25,10 @@ type list struct {
 	acted   bool               // an action of this console was applied after that
 	further bool               // err is that of a further page
 
-	count     func(p queue.Page) int                                  // how many rows of a page Page.Total counts; nil: the answer is one value, not rows
-	join      func(a, b queue.Page) any                               // appends page b to page a
-	keep      func(old, read queue.Page, needed func(i int) bool) any // appends to a first page that was read again the loaded rows that follow it, up to the last needed one
-	byFilter  bool                                                    // actions take all matching rows by the filter (selectionTarget), so ctrl+a twice selects them
-	truncated func(p queue.Page) bool                                 // whether rows are missing that Page.Total does not count
+	count     func(p queue.Page) int    // how many rows of a page Page.Total counts; nil: the answer is one value, not rows
+	join      func(a, b queue.Page) any // appends page b to page a
+	byFilter  bool                      // actions take all matching rows by the filter (selectionTarget), so ctrl+a twice selects them
+	truncated func(p queue.Page) bool   // whether rows are missing that Page.Total does not count
 }
 
 // listOf returns a list whose answer is one value, read with one query.
@@ -57,24 +55,6 @@ func pagedList[T any, K comparable](q queue.Query, id func(T) K) list {
 			}
 			return rows
 		},
-		keep: func(old, read queue.Page, needed func(i int) bool) any {
-			rows, before, here := queue.Of[[]T](read), queue.Of[[]T](old), map[K]bool{}
-			for _, x := range rows {
-				here[id(x)] = true
-			}
-			from := 1 + slices.IndexFunc(before, func(x T) bool { return id(x) == id(rows[len(rows)-1]) })
-			if from == 0 && slices.ContainsFunc(before, func(x T) bool { return here[id(x)] }) {
-				return rows // the page ends with rows that were not loaded yet, so it has all that are loaded and still exist
-			}
-			to := len(before)
-			for to > from && !needed(to-1) {
-				to--
-			}
-			if len(rows)+to-from > queue.Choose(len(before) > rereadMax, queue.MostPage, rereadMax) {
-				return rows
-			}
-			return slices.Concat(rows, slices.DeleteFunc(slices.Clone(before[from:to]), func(x T) bool { return here[id(x)] }))
-		},
 	}
 }
 
@@ -91,16 +71,10 @@ func (l *list) rows() int {
 }
 
 // add stores a page that was read. more is true for a further page, which is
-// appended to the loaded rows; else it replaces them. Rows that arrived above
-// push the last loaded rows out of the page: those that the operator needs,
-// because they are selected or have the cursor, stay.
-func (l *list) add(p queue.Page, more bool, needed func(i int) bool) {
-	switch {
-	case l.join == nil:
-	case more:
+// appended to the loaded rows; else it replaces them.
+func (l *list) add(p queue.Page, more bool) {
+	if more && l.join != nil {
 		p.Rows = l.join(l.page, p)
-	case p.Next != "" && l.count(p) > 0 && l.count(p) >= l.query.Limit:
-		p.Rows = l.keep(l.page, p, needed)
 	}
 	l.read, l.page = true, p
 }

@@ -2,8 +2,6 @@ package tui
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -60,47 +58,6 @@ func TestALongListIsReadAfterAnActionOnAPage(t *testing.T) {
 		s.set(func(s *fakeStore) { s.deadLetters = s.deadLetters[1:] })
 		c.press("enter", "esc")
 		c.sees("1,199 of 5,799 rows")
-	})
-}
-
-// Dead letters that arrive push the last loaded rows out of the page that is read. That is not
-// because these are gone: a selected row, and that with the cursor, stay until they are.
-func TestRowsThatArrivePushNoSelectedRowOut(t *testing.T) {
-	s := newStore()
-	s.deadLetters, s.limited = viewstest.DeadLetters(210), true
-	last, arrived := s.deadLetters[199].ID, 0
-	arrive := func(n int) {
-		rows := newest(n)
-		for i := range rows {
-			arrived++
-			rows[i].ID = fmt.Sprint(95000 + arrived)
-		}
-		s.set(func(s *fakeStore) { s.deadLetters = append(rows, s.deadLetters...) })
-	}
-	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
-		c.press("5", "enter", "G", "space")
-		c.sees("1 selected, 200 of 4,810 rows")
-		for range 2 {
-			arrive(3)
-			c.rest(10 * time.Second)
-			c.seesNot("gone")
-		}
-		c.sees("1 selected, 206 of 4,816 rows")
-		c.model(func(m *root) {
-			g := &m.pane().top().grid
-			i, ok := g.current()
-			require.True(t, ok, "the row under the cursor is there")
-			require.Equal(t, last, g.src.ID(i))
-		})
-		s.set(func(s *fakeStore) {
-			s.deadLetters = slices.DeleteFunc(slices.Clone(s.deadLetters), func(x queue.DeadLetter) bool { return x.ID == last })
-		})
-		c.rest(10 * time.Second)
-		c.sees("1 selected row is gone", "still selected: 0")
-		c.press("k", "space")
-		arrive(1000)
-		c.rest(10 * time.Second)
-		c.sees("1 selected row is gone or not loaded")
 	})
 }
 

@@ -94,7 +94,7 @@ func (m *deck) paged(msg pageMsg) {
 			l.list.cancel()
 			l.list.further = msg.more
 			if l.list.err = msg.err; msg.err == nil {
-				l.list.add(msg.page, msg.more, l.grid.needed)
+				l.list.add(msg.page, msg.more)
 			}
 			if msg.err == nil && !msg.more {
 				l.list.acted, l.list.asOf = false, l.list.readAt
