@@ -48,7 +48,7 @@ func (c *Client) snapshot(ctx context.Context, maxAge time.Duration) (queue.Snap
 	case pgerror.NoFunction(err):
 		return c.bareSnapshot(ctx, "fn_queue_snapshot is not installed: run qtop migrate up")
 	case errors.As(err, &pg) && pg.Code == "42501":
-		prefix, _ := schema.RolePrefix(ctx, conn)
+		prefix, _ := schema.RolePrefix(ctx, c.look)
 		return c.bareSnapshot(ctx, "this login may not read the snapshot of the queues (fn_queue_snapshot): it needs the role "+prefix+"queue_viewer")
 	}
 	if err != nil {

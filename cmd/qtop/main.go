@@ -111,10 +111,12 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	root.SetIn(in)
 	root.SetOut(answer)
 	root.SetErr(errs)
+	defer func() {
+		if a.finished != nil {
+			a.finished()
+		}
+	}()
 	err := a.afterSignal(ctx, root.ExecuteContext(ctx))
-	if a.finished != nil {
-		a.finished()
-	}
 	code = a.exit(err)
 	if answer.err != nil && !errors.Is(err, answer.err) {
 		a.printError(*queue.NewError(queue.KindFailed, "the answer was cut off: "+answer.err.Error(), "standard output",
