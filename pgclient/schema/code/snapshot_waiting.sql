@@ -28,7 +28,7 @@ DECLARE
 BEGIN
   IF cardinality(p_hooks) = 0 AND p_unrouted = 0 AND NOT EXISTS (SELECT FROM unnest(p_routes) b WHERE b.waiting > 0)
     AND NOT EXISTS (SELECT FROM unnest(p_lanes) j WHERE j.queued + j.retry_waiting > 0) THEN
-    RETURN '[]'; -- starting the statement below costs more than most sections
+    RETURN '[]'::json; -- starting the statement below costs more than most sections
   END IF;
   v_webhooks_off := NOT public.fn_cfg_bool('webhook.worker.enabled');
   v_unscheduled := public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5) = 0;
