@@ -471,3 +471,15 @@ func TestOpenChecksTheProgram(t *testing.T) {
 		c.Close()
 	}
 }
+
+// A login that may not even connect gets that as an error.
+func TestWithoutConnect(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	login := pgtest.Login(t, db, "queue_viewer")
+	_, err := db.Pool(t, "").Exec(t.Context(), "REVOKE CONNECT ON DATABASE "+pgx.Identifier{db.Name}.Sanitize()+" FROM PUBLIC")
+	require.NoError(t, err)
+	c := open(t, pgclient.Options{DSN: db.DSN(login), Actor: "ann"})
+	_, err = c.Snapshot(t.Context(), 0)
+	require.Equal(t, queue.KindPermission, queue.KindOf(err), "%v", err)
+}
