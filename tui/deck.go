@@ -257,6 +257,8 @@ func (m *deck) crumbs(p *pane) string {
 }
 
 // leastCrumbs is how many cells of the titles of the open levels stay beside the number of rows.
+// Where the line also says that the row under the cursor is gone, and has no room for so many,
+// there are no titles.
 const leastCrumbs = 20
 
 // position returns the left side of the status line: the titles of the open
@@ -295,9 +297,13 @@ func (m *deck) position() string {
 		if l.grid.text != "" {
 			parts = append(parts, "filter "+l.grid.text)
 		}
+		rest := strings.Join(parts, dot)
 		gone := queue.Choose(l.grid.gone && len(l.grid.order) > 0, "the row under the cursor is gone"+dot, "")
-		rest := dot + strings.Join(parts, dot)
-		return gone + m.display.theme.Cut(m.crumbs(p), max(m.size.W-2-cells(gone+rest), leastCrumbs)) + rest
+		room := m.size.W - 2 - cells(gone+dot+rest)
+		if gone != "" && room < leastCrumbs {
+			return gone + rest
+		}
+		return gone + m.display.theme.Cut(m.crumbs(p), max(room, leastCrumbs)) + dot + rest
 	}
 	return strings.Join(parts, dot)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -131,6 +132,10 @@ func TestSelectedRowsAreCountedBesideALongTitle(t *testing.T) {
 		run(t, setup{store: s, w: w, h: 24}, func(c *console) {
 			c.press("5", "enter", "space", "space")
 			c.sees("Dead letters → ", "… · 2 selected, 40 of 4,640")
+			c.press("g", "g")
+			s.set(func(s *fakeStore) { s.deadLetters = s.deadLetters[1:] })
+			c.rest(time.Minute) // the message that a selected row is gone has ended
+			c.sees("the row under the cursor is gone", "1 selected")
 		})
 	}
 }
