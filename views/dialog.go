@@ -64,7 +64,8 @@ const leastText = 3
 
 // parts returns the text above the fields, which scrolls if it is long, and the lines below it, which
 // are always visible. Where these leave less than leastText lines to the text, an error scrolls with
-// the text; then blank lines and the hint are left out, and the help of a field is cut to a line.
+// the text; then blank lines and the hint are left out, and the help and the error of a field are cut
+// to a line.
 func (d Dialog) parts(e Env, s Size) (body, tail []string) {
 	w := boxWidth(s, dialogWidth) - 4
 	for pressed := roomy; pressed <= tight; pressed++ {
@@ -153,13 +154,18 @@ func (d Dialog) tail(e Env, w int, p pressure) []string {
 			blank()
 		}
 		out = append(out, f.line(e, w, d.Focus == i))
+		below, look := "", th.Dim
 		switch {
 		case f.Error != "":
-			out = append(out, hung(theme.Blank(fieldLabel), wrap(th.G.Warning+" "+theme.Safe(f.Error), w-fieldLabel), th.Warning)...)
-		case f.Help != "" && d.Focus == i && p == tight:
-			out = append(out, th.Dim.Paint(th.Cut(theme.Blank(fieldLabel)+theme.Safe(f.Help), w)))
-		case f.Help != "" && d.Focus == i:
-			out = append(out, hung(theme.Blank(fieldLabel), wrap(theme.Safe(f.Help), w-fieldLabel), th.Dim)...)
+			below, look = th.G.Warning+" "+theme.Safe(f.Error), th.Warning
+		case d.Focus == i:
+			below = theme.Safe(f.Help)
+		}
+		switch {
+		case below != "" && p == tight:
+			out = append(out, look.Paint(th.Cut(theme.Blank(fieldLabel)+below, w)))
+		case below != "":
+			out = append(out, hung(theme.Blank(fieldLabel), wrap(below, w-fieldLabel), look)...)
 		}
 	}
 	if d.Error != "" && p < scrolled {
