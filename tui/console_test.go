@@ -177,6 +177,15 @@ func TestGroupsThatTheSnapshotLeavesOut(t *testing.T) {
 		c.sees("at least 850 more groups with 984,123 dead letters", "other groups")
 		c.press("R")
 		c.sees("this row stands for many groups")
+		c.press("2")
+		c.sees("not in this snapshot: the rows of ", " dead letters; pane 5 lists all")
+		for _, pane := range []string{"2", "5"} { // the filter matches no row; the rows were read
+			c.press(pane, "/")
+			c.typing("source:none")
+			c.press("enter")
+			c.sees("No row matches source:none among", " · 0 of ")
+			c.press("esc")
+		}
 		c.press("enter", "/")
 		c.typing("code:RARE endpoint:x")
 		c.press("enter")

@@ -90,7 +90,7 @@ func rowPage(id string, draw func(at scene, i int) views.Page) page {
 func snapshotSource(at scene, src views.Source) views.Source {
 	if at.snap == nil {
 		src.Empty, src.Unread = []string{"Waiting for the first snapshot of the database."}, true
-	} else if src.Note != "" {
+	} else if src.Note != "" && src.Len == 0 {
 		src.Empty, src.Unread = []string{"This could not be read."}, true
 	}
 	return src

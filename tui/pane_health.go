@@ -5,7 +5,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-// healthPane returns pane 2: all rows of the view v_queue_health.
+// healthPane returns pane 2: the rows of the view v_queue_health in the snapshot.
 func healthPane() pane {
 	return pane{
 		Pane: queue.Pane{

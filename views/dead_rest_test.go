@@ -35,6 +35,24 @@ func TestRowOfTheOtherGroups(t *testing.T) {
 	require.Regexp(t, `other groups .* 70 +– +– `, ansi.Strip(strings.Join(line, "\n")))
 }
 
+// Health counts the dead letters that are in none of its rows.
+func TestHealthCountsTheDeadLettersItLacks(t *testing.T) {
+	t.Parallel()
+	s := viewstest.Rich()
+	require.Empty(t, views.Health(&s).Note, "all groups are in the snapshot")
+	s.DeadMore = queue.DeadMore{Groups: 900, Open: 70_000}
+	rows := []queue.HealthRow{}
+	for i, g := range s.DeadGroups {
+		open := g.Open + int64(queue.Choose(i == 0, 69_990, 0))
+		rows = append(rows, queue.HealthRow{Source: queue.Clean("dead_letter_" + g.Source), Subject: g.Code, DeadLettered: &open})
+	}
+	other := int64(1_000)
+	s.Health = append(rows, queue.HealthRow{Source: queue.Clean("cursor"), Subject: queue.Clean("iu"), DeadLettered: &other})
+	require.Equal(t, "the rows of 10 dead letters; pane 5 lists all", views.Health(&s).Note)
+	s.DeadMore.Open = 69_990
+	require.Empty(t, views.Health(&s).Note, "every dead letter is in a row")
+}
+
 // The Overview counts the groups that the snapshot leaves out, like pane 5, `qtop status` and
 // --accessible.
 func TestOverviewCountsTheOtherGroups(t *testing.T) {

@@ -1,13 +1,15 @@
 package views
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
-// Health returns the table of pane 2: every row of v_queue_health, stale ones first.
+// Health returns the table of pane 2, the rows of v_queue_health in the snapshot, stale ones first.
+// Where these lack dead letters, a note counts them.
 func Health(s *queue.Snapshot) Source {
 	rows := s.OrEmpty().Health
 	urgency := func(i int) int { return rank(rows[i].StatusHint.String()) }
@@ -30,7 +32,7 @@ func Health(s *queue.Snapshot) Source {
 			{Name: "source", Column: "source", Less: func(i, j int) bool { return rows[i].Source.String() < rows[j].Source.String() }},
 		},
 		Empty: []string{"Nothing reports its health yet.", "A source appears after its first run; S in Worker host (gw) starts the loops of this process."},
-		Note:  missing(s, "health"),
+		Note:  cmp.Or(missing(s, "health"), lackingDead(s.OrEmpty())),
 	}.with(List[queue.HealthRow]{
 		Name: "health", Rows: rows, ID: func(r queue.HealthRow) string {
 			return r.Source.String() + "\x00" + r.Subject.String() + "\x00" + r.Domain.String()
@@ -53,6 +55,24 @@ func Health(s *queue.Snapshot) Source {
 			{Name: "held_by", Width: 30, Want: 44, Max: 80, Drop: 7, Text: func(r queue.HealthRow, _ Env) string { return holder(s.Holder(r)) }, Plain: func(r queue.HealthRow) string { return PlainHolder(s.Holder(r)) }},
 		},
 	}.lines())
+}
+
+// lackingDead says how many dead letters are in no row of Health, because the snapshot leaves out groups;
+// "" = all are.
+func lackingDead(s *queue.Snapshot) string {
+	if s.DeadMore.Groups == 0 {
+		return ""
+	}
+	n := s.DeadMore.Open
+	for _, g := range s.DeadGroups {
+		n += g.Open
+	}
+	for _, h := range s.Health {
+		if strings.HasPrefix(h.Source.String(), "dead_letter_") {
+			n -= orZero(h.DeadLettered)
+		}
+	}
+	return queue.Choose(n > 0, "the rows of "+Plural(n, "dead letter", "dead letters")+"; pane 5 lists all", "")
 }
 
 // beats reports whether a row is about something that runs at intervals. If it has no age, it never

@@ -17,7 +17,7 @@ import (
 // ones.
 func lists(a *app) (cmds []*cobra.Command) {
 	for _, v := range []view{
-		{use: "health", example: "qtop health --at 02:14", short: "Every source and row of v_queue_health", past: true, show: snapshotList("health")},
+		{use: "health", example: "qtop health --at 02:14", short: "The rows of v_queue_health; of more than 200 groups of dead letters, the subjects with the most", past: true, show: snapshotList("health")},
 		{use: "alerts", example: "qtop alerts --watch", short: "Alerts (silences, backlogs, circuits, broadcast shares over their limit) with their owners", past: true, show: snapshotList("alerts")},
 		{use: "executors", example: "qtop executors --output json", short: "Executors with their state", past: true, show: snapshotList("executors")},
 		{use: "hosts", example: "qtop hosts", short: "Worker hosts with their loops", past: true, show: snapshotList("hosts")},

@@ -77,7 +77,7 @@ func ExportLists() []ExportList {
 		{Name: "executors", Help: "executors with their state", Row: Executor{}},
 		{Name: "flag-history", Help: "audit rows of one flag", Kind: ListFlagHistory, Row: AuditEntry{}, Of: "flag", rows: listed[AuditEntry]},
 		{Name: "flags", Help: "flags with who set them", Row: Flag{}},
-		{Name: "health", Help: "every source and row of v_queue_health", Row: HealthRow{}},
+		{Name: "health", Help: "the rows of v_queue_health; of more than 200 groups of dead letters, the subjects with the most", Row: HealthRow{}},
 		{Name: "hosts", Help: "worker hosts with their loops", Row: Host{}, Plain: true},
 		{Name: "job-leases", Help: "leases on jobs that expired or are not renewed, the oldest 50", Row: JobLease{}},
 		{Name: "jobs", Help: "live jobs", Kind: ListJobs, Row: Job{}, Of: "lane as domain/kind", Optional: true, rows: listed[Job]},
