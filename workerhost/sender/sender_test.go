@@ -400,12 +400,13 @@ func TestDNSFailures(t *testing.T) {
 // The time for the TCP handshake begins after the name resolution: a name server that is down costs
 // the resolver more than that.
 func TestSlowNameServer(t *testing.T) {
+	t.Parallel()
 	srv, got := recorder(t)
-	s := newSender(t, Config{Allow: loopback(), Connect: 200 * time.Millisecond, Lookup: func(ctx context.Context, _ string) ([]netip.Addr, error) {
+	s := newSender(t, Config{Allow: loopback(), Connect: 2 * time.Second, Lookup: func(ctx context.Context, _ string) ([]netip.Addr, error) {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(400 * time.Millisecond):
+		case <-time.After(2500 * time.Millisecond):
 			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 		}
 	}})
