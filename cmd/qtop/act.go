@@ -229,7 +229,7 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 		return err
 	}
 	defer client.Close()
-	a.unsure = nothingChanged
+	a.unsure.Store(nothingChanged)
 	do := actions.New(client).Probing(a.probe)
 	if o.dryRun && r.Reason == "" {
 		r.Reason = "dry run"
@@ -243,7 +243,7 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 		if err := a.confirm(ctx, client, plan, o); err != nil {
 			return err
 		}
-		a.unsure = unsureAction
+		a.unsure.Store(unsureAction)
 		if res, err = do.Apply(ctx, plan); err != nil {
 			if len(res.Results) > 0 { // what was done before the error stays done
 				_ = a.outcome(res, plan)
@@ -399,7 +399,7 @@ func heartbeatCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "beat ID", Example: "qtop executor beat reindex_1", Short: "Write one heartbeat of a registered executor", Args: cobra.ExactArgs(1),
 		RunE: a.connected(0, func(ctx context.Context, client *pgclient.Client, args []string) error {
-			a.unsure = "qtop does not know whether the heartbeat was written"
+			a.unsure.Store("qtop does not know whether the heartbeat was written")
 			at, refused, err := client.Heartbeat(ctx, args[0], payload)
 			if err != nil {
 				return err

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -25,17 +26,18 @@ import (
 
 type app struct {
 	writer
-	in       io.Reader
-	args     []string // the command line
-	pane     string
-	filter   string
-	access   bool
-	unsure   string // what an interruption leaves unknown, or that it changed nothing; "" for a verb that only reads
-	settings config.Settings
-	files    []fileFinding         // findings about files that other users may change or read (files.go)
-	sources  func() config.Sources // the sources from which load read the settings
-	reread   func() error          // reads the settings again
-	finished func()                // tells endBy that the verb has ended by itself; nil: the verb runs a host, which sees to its own end
+	in         io.Reader
+	args       []string // the command line
+	pane       string
+	filter     string
+	access     bool
+	unsure     atomic.Value // string: what an interruption leaves unknown, or that it changed nothing; "" for a verb that only reads
+	unfinished atomic.Value // string: the temporary file of newFile
+	settings   config.Settings
+	files      []fileFinding         // findings about files that other users may change or read (files.go)
+	sources    func() config.Sources // the sources from which load read the settings
+	reread     func() error          // reads the settings again
+	finished   func()                // tells endVerbBy that the verb has ended by itself; nil: the verb runs a host, which sees to its own end
 }
 
 // checkFlags refuses a form of output that the verb does not have, and the flag

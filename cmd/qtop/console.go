@@ -102,7 +102,7 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 		NoColor: os.Getenv("NO_COLOR") != "", Accessible: a.access, StartPane: pane, StartFilter: a.filter,
 		Version: version(), Demo: demo, Mouse: s.Mouse, OwnLogin: demo != "", AnswerActor: client.WithActor,
 		Save: func(name string, write func(io.Writer) error) (string, error) {
-			return newFile(fromHome(name), false, write)
+			return a.newFile(fromHome(name), false, write)
 		},
 	}
 	if s.Production {

@@ -9,22 +9,37 @@ import (
 	"os"
 	"time"
 
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost/handler"
 )
 
 // overdue is how long after its grace time a stopping program may still end by
-// itself, before endBy ends it.
+// itself, before giveUp ends it.
 const overdue = 1800 * time.Millisecond
 
-// endBy ends the program by force, unless stop is called before the grace time
-// plus overdue have passed since the end of ctx. grace is 0 for a verb without a host.
+// endBy ends a program that runs a host by force, with code 1, unless stop is called before the
+// grace time plus overdue have passed since the end of ctx.
 func (a *app) endBy(ctx context.Context, grace time.Duration) (stop func()) {
+	return a.guard(ctx, grace, 1, func() {
+		_, _ = fmt.Fprintf(a.errs, "qtop: the shutdown took longer than the grace time of %s (--grace) and was cut short: "+
+			"leases that were not handed back expire by themselves\n", grace)
+	})
+}
+
+// endVerbBy does the same for a verb without a host, which has no grace time.
+func (a *app) endVerbBy(ctx context.Context) (stop func()) {
+	return a.guard(ctx, 0, exitInterrupted, func() {
+		a.printError(queue.Error{What: queue.Clean(a.interruption("interrupted, and cut short because it did not end within two seconds"))})
+	})
+}
+
+func (a *app) guard(ctx context.Context, grace time.Duration, code int, say func()) (stop func()) {
 	stopped := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() {
 		select {
 		case <-stopped:
 		case <-time.After(grace + overdue):
-			a.giveUp(grace)
+			a.giveUp(code, say)
 		}
 	})
 	return func() {
@@ -33,15 +48,23 @@ func (a *app) endBy(ctx context.Context, grace time.Duration) (stop func()) {
 	}
 }
 
-// giveUp kills the commands of handlers and ends the program with code 1.
-func (a *app) giveUp(grace time.Duration) {
-	line := fmt.Sprintf("the shutdown took longer than the grace time of %s (--grace) and was cut short: "+
-		"leases that were not handed back expire by themselves", grace)
-	if grace == 0 {
-		line = "interrupted, and cut short because it did not end within two seconds: qtop audit says what it has changed"
-	}
-	go func() { _, _ = fmt.Fprintln(a.errs, "qtop: "+line) }() // the write may block, if it goes to a pipe that nobody reads
+// lineWithin is how long giveUp waits for its line to be written, which may block: it may go to a pipe
+// that nobody reads.
+const lineWithin = 150 * time.Millisecond
+
+// giveUp says why, kills the commands of handlers, removes a file that is not whole, and ends the program.
+func (a *app) giveUp(code int, say func()) {
+	late := time.After(lineWithin)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.dropUnfinished()
+		say()
+	}()
 	handler.KillCommands()
-	time.Sleep(20 * time.Millisecond) // gives that line time to appear, but does not wait for it
-	os.Exit(1)
+	select {
+	case <-done:
+	case <-late:
+	}
+	os.Exit(code)
 }

@@ -83,7 +83,7 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 		return err
 	}
 	defer client.Close()
-	a.unsure = queue.Choose(file == "", "the export is not whole", "no file was written")
+	a.unsure.Store(queue.Choose(file == "", "the export is not whole", "no file was written"))
 	x := queue.Export{List: list, Query: queue.Query{Filter: o.filter, ID: o.id}, Limit: o.limit, Format: format}
 	var done queue.Exported
 	write := func(w io.Writer) (err error) {
@@ -102,12 +102,13 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 			err = out.Flush()
 		}
 	} else {
-		where, err = newFile(file, o.force, write)
+		where, err = a.newFile(file, o.force, write)
 		where = " → " + queue.Clean(where).String()
 	}
 	if err != nil {
 		return err
 	}
+	a.unsure.Store("the export is whole")
 	cut := queue.Choose(done.Cut && done.Rows == o.limit, ", cut by --limit", "")
 	fmt.Fprintf(a.errs, "qtop: %s, %s%s%s\n", list.Name, done, cut, where)
 	return nil

@@ -65,8 +65,14 @@ func (a *app) afterSignal(ctx context.Context, err error) error {
 	if ctx.Err() == nil || !cancelled {
 		return err
 	}
-	a.printError(queue.Error{What: queue.Clean(strings.TrimSuffix("interrupted: "+a.unsure, ": "))})
+	a.printError(queue.Error{What: queue.Clean(a.interruption("interrupted"))})
 	return &exitError{exitInterrupted}
+}
+
+// interruption adds to what happened what that leaves unknown.
+func (a *app) interruption(what string) string {
+	unsure, _ := a.unsure.Load().(string)
+	return strings.TrimSuffix(what+": "+unsure, ": ")
 }
 
 // knownTerminals are families of terminals that understand the escape

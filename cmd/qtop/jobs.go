@@ -95,8 +95,8 @@ func enqueueCmd(a *app) *cobra.Command {
 			}
 			defer client.Close()
 			j.Payload, j.Priority, j.Actor = []byte(payload), &priority, client.Actor()
-			a.unsure = "qtop does not know whether the job was enqueued: " +
-				queue.Choose(j.IdempotencyKey == "", "see qtop queues --kind "+j.Kind, "enqueue it again with the same --key, which makes no second job")
+			a.unsure.Store("qtop does not know whether the job was enqueued: " +
+				queue.Choose(j.IdempotencyKey == "", "see qtop queues --kind "+j.Kind, "enqueue it again with the same --key, which makes no second job"))
 			id, existing, err := enqueue.New(client).Put(cmd.Context(), j, after)
 			if err != nil {
 				return err

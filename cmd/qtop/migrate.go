@@ -42,7 +42,7 @@ func migrateCmd(a *app) *cobra.Command {
 			if err := checkLockWait(u.LockWait); err != nil {
 				return err
 			}
-			a.unsure = migrationUnsure
+			a.unsure.Store(migrationUnsure)
 			return a.steps(func(connected func(schema.Place), say func(string)) error {
 				u.Connected, u.Progress = connected, say
 				return pgerror.Connect(schema.Current().Up(cmd.Context(), a.directDSN(), u))
@@ -68,7 +68,7 @@ func migrateCmd(a *app) *cobra.Command {
 			if err := checkLockWait(o.LockWait); err != nil {
 				return err
 			}
-			a.unsure = queue.Choose(o.DryRun, nothingChanged, migrationUnsure)
+			a.unsure.Store(queue.Choose(o.DryRun, nothingChanged, migrationUnsure))
 			return a.steps(func(connected func(schema.Place), say func(string)) error {
 				o.Connected = connected
 				return pgerror.Connect(schema.Down(cmd.Context(), a.directDSN(), o, say))

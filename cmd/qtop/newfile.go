@@ -19,7 +19,7 @@ import (
 // gets its name only when it is complete, and only its owner may read it. A
 // file that exists is replaced only if force is true; a device, a link or
 // anything else that is no regular file is never replaced.
-func newFile(name string, force bool, write func(io.Writer) error) (path string, err error) {
+func (a *app) newFile(name string, force bool, write func(io.Writer) error) (path string, err error) {
 	if path, err = filepath.Abs(name); err != nil {
 		return "", fileError(name, err)
 	}
@@ -30,6 +30,7 @@ func newFile(name string, force bool, write func(io.Writer) error) (path string,
 	if err != nil {
 		return "", fileError(path, err)
 	}
+	a.unfinished.Store(f.Name())
 	defer func() { // removes the temporary file after an error; a rename has already removed that name
 		_ = f.Close()
 		_ = os.Remove(f.Name())
@@ -58,6 +59,13 @@ func newFile(name string, force bool, write func(io.Writer) error) (path string,
 		return "", fileError(path, err)
 	}
 	return path, nil
+}
+
+// dropUnfinished removes the temporary file of newFile, if it has not got its name yet.
+func (a *app) dropUnfinished() {
+	if name, ok := a.unfinished.Load().(string); ok {
+		_ = os.Remove(name)
+	}
 }
 
 // vacant returns an error if a new file must not get this name.

@@ -68,7 +68,7 @@ func revealed(ctx context.Context, a *app, c *pgclient.Client, id string, o reve
 	if err := a.confirm(ctx, c, plan, o.actOptions); err != nil {
 		return text, true, err
 	}
-	a.unsure = unsureAction
+	a.unsure.Store(unsureAction)
 	res, err := actions.New(c).Apply(ctx, plan)
 	if err != nil || res.Refused != "" {
 		if err == nil {

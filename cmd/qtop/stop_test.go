@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -158,24 +159,61 @@ func TestStopIsBounded(t *testing.T) {
 }
 
 // A verb ends after SIGTERM also while nobody reads its answer: it waits in a write, which no signal ends.
+// It says what that leaves unknown, in the form of its answer.
 func TestEndsThoughNobodyReads(t *testing.T) {
 	t.Parallel()
-	out, in, err := os.Pipe()
+	db := pgtest.New(t)
+	_, err := db.Conn(t, "").Exec(t.Context(), `INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, executor, attempts, failure_code, last_error, payload, first_failed_at, last_failed_at)
+		SELECT gen_random_uuid(), 'k', 'kg', 'Agent', 1, 'HANDLER_ERROR', repeat('x', 200), '{}', now(), now() FROM generate_series(1, 1000)`)
 	require.NoError(t, err)
-	defer func() { _ = out.Close() }()
-	verb := qtop(t, "host=/nowhere", "migrate", "sql")
-	var errs lockedBuffer
-	verb.Stdout, verb.Stderr = in, &errs
-	require.NoError(t, verb.Start())
-	_ = in.Close()
-	_, err = out.Read(make([]byte, 1)) // the pipe does not hold the rest
+	const line = "interrupted, and cut short because it did not end within two seconds"
+	for says, args := range map[string][]string{
+		"qtop: " + line + "\n": {"migrate", "sql"},
+		`{"error":{"do":"","what":"` + line + `: the export is not whole","where":""}}` + "\n": {"export", "dlq", "--output", "jsonl"},
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			t.Parallel()
+			out, in, err := os.Pipe()
+			require.NoError(t, err)
+			defer func() { _ = out.Close() }()
+			verb := qtop(t, db.DSN(""), args...)
+			var errs lockedBuffer
+			verb.Stdout, verb.Stderr = in, &errs
+			require.NoError(t, verb.Start())
+			_ = in.Close()
+			_, err = out.Read(make([]byte, 1)) // the pipe does not hold the rest
+			require.NoError(t, err)
+			endless := time.AfterFunc(patience, func() { _ = verb.Process.Kill() })
+			defer endless.Stop()
+			require.NoError(t, verb.Process.Signal(syscall.SIGTERM))
+			_ = verb.Wait()
+			require.Equal(t, exitInterrupted, verb.ProcessState.ExitCode(), errs.text())
+			require.Equal(t, says, errs.text())
+		})
+	}
+}
+
+// A verb that is cut short while it writes a file leaves none.
+func TestCutShortLeavesNoFile(t *testing.T) {
+	t.Parallel()
+	a, dir := &app{}, t.TempDir()
+	a.dropUnfinished()
+	files := func() []os.DirEntry {
+		all, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		return all
+	}
+	_, err := a.newFile(filepath.Join(dir, "cut"), false, func(io.Writer) error {
+		require.Len(t, files(), 1)
+		a.dropUnfinished()
+		require.Empty(t, files())
+		return io.ErrShortWrite
+	})
+	require.ErrorIs(t, err, io.ErrShortWrite)
+	_, err = a.newFile(filepath.Join(dir, "whole"), false, func(io.Writer) error { return nil })
 	require.NoError(t, err)
-	endless := time.AfterFunc(patience, func() { _ = verb.Process.Kill() })
-	defer endless.Stop()
-	require.NoError(t, verb.Process.Signal(syscall.SIGTERM))
-	_ = verb.Wait()
-	require.Equal(t, 1, verb.ProcessState.ExitCode(), errs.text())
-	require.Contains(t, errs.text(), "cut short because it did not end within two seconds")
+	a.dropUnfinished()
+	require.Len(t, files(), 1, "a file that is whole stays")
 }
 
 // A verb ends within two seconds of SIGTERM, and the console by q within the grace time of its host

@@ -92,7 +92,7 @@ func commandLine(a *app) *cobra.Command {
 			return a.checkFlags(cmd)
 		}
 		if cmd != root && cmd.Name() != "worker" && cmd.Name() != "demo" {
-			a.finished = a.endBy(cmd.Context(), 0)
+			a.finished = a.endVerbBy(cmd.Context())
 		}
 		err := a.load(cmd)
 		a.warn()
