@@ -45,3 +45,24 @@ func TestAMissingRightNamesLoginAndRole(t *testing.T) {
 	kind(t, queue.KindPermission, err)
 	require.Contains(t, err.Error(), login)
 }
+
+// A session shows the roles whose rights are in force, not those of which the login is a member.
+func TestSessionShowsTheRoleInForce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	login := pgtest.Login(t, db, "queue_viewer", "dot_executor")
+	read := func() queue.Session {
+		s, err := open(t, pgclient.Options{DSN: db.DSN(login), Actor: "ann"}).Session(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, login, s.User.String())
+		return s
+	}
+	s := read()
+	require.ElementsMatch(t, []string{"queue_viewer", "dot_executor"}, s.Roles)
+	require.True(t, s.InForce.Empty())
+	_, err := db.Conn(t, "").Exec(t.Context(), "ALTER ROLE "+login+" SET role = queue_viewer")
+	require.NoError(t, err)
+	s = read()
+	require.Equal(t, []string{"queue_viewer"}, s.Roles)
+	require.Equal(t, "queue_viewer", s.InForce.String())
+}

@@ -34,12 +34,12 @@ func (c *Client) Session(ctx context.Context) (queue.Session, error) {
 	if err != nil {
 		return s, pgerror.Translate(err)
 	}
-	err = conn.QueryRow(ctx, `SELECT session_user::text, current_database(), current_setting('server_version'), pg_is_in_recovery(),
+	err = conn.QueryRow(ctx, `SELECT session_user::text, CASE WHEN session_user <> current_user THEN quote_ident(current_user) ELSE '' END, current_database(), current_setting('server_version'), pg_is_in_recovery(),
 		current_setting('default_transaction_read_only'),
-		(SELECT rolsuper FROM pg_roles WHERE rolname = session_user),
+		(SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
 		ARRAY(SELECT x.name FROM unnest($1::text[], $2::text[]) WITH ORDINALITY x (name, role, n) JOIN pg_roles r ON r.rolname::text = x.role
-		      WHERE pg_has_role(session_user, r.oid, 'MEMBER') ORDER BY x.n)`, schema.Roles(), roles).
-		Scan(&s.User, &s.Database, &s.Version, &s.InRecovery, &readOnly, &s.Superuser, &s.Roles)
+		      WHERE pg_has_role(current_user, r.oid, 'MEMBER') ORDER BY x.n)`, schema.Roles(), roles).
+		Scan(&s.User, &s.InForce, &s.Database, &s.Version, &s.InRecovery, &readOnly, &s.Superuser, &s.Roles)
 	if err != nil {
 		return s, pgerror.Translate(err)
 	}

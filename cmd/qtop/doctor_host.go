@@ -32,11 +32,14 @@ func hostRightFindings(ctx context.Context, x patient) []finding {
 	}
 	var out []finding
 	if len(lacks) > 0 {
-		var roles, idle []string
+		var roles, idle, given []string // given: not even the login itself has the rights
 		for _, r := range lacks {
 			roles = append(roles, r.Role)
 			if r.Member {
 				idle = append(idle, r.Role)
+			}
+			if !r.Own {
+				given = append(given, r.Role)
 			}
 		}
 		all := strings.Join(roles, ", ")
@@ -44,10 +47,22 @@ func hostRightFindings(ctx context.Context, x patient) []finding {
 		if lacks[0].Name == need[0] {
 			found = "a worker host with this login runs no loop: it lacks " + all
 		}
-		do := "GRANT " + all + " TO " + login.String()
+		works := cmp.Or(x.session.InForce.String(), login.String())
+		do, who := "GRANT "+all+" TO "+works, "it"
+		if works != login.String() {
+			found, who = found+"; it works with the rights of "+works, works
+		}
 		if len(idle) > 0 {
-			found += " (it is a member of " + strings.Join(idle, ", ") + ", but does not inherit the rights)"
-			do += " WITH INHERIT TRUE, before PostgreSQL 16 " + do + " and ALTER ROLE " + login.String() + " INHERIT"
+			found += " (" + who + " is a member of " + strings.Join(idle, ", ") + ", but does not inherit the rights)"
+			do += " WITH INHERIT TRUE, before PostgreSQL 16 " + do + " and ALTER ROLE " + works + " INHERIT"
+		}
+		switch reset := "ALTER ROLE " + login.String() + " RESET role"; {
+		case len(given) == 0:
+			do = reset
+		case len(given) < len(roles):
+			do = "GRANT " + strings.Join(given, ", ") + " TO " + login.String() + " and " + reset
+		case works != login.String():
+			do += ", which gives it to all its members"
 		}
 		out = append(out, finding{"note", "host rights", queue.Clean(found), do + ", if a host connects with it"})
 	}

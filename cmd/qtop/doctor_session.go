@@ -84,7 +84,7 @@ func hostFinding(ctx context.Context, x patient) []finding {
 	case err != nil:
 		return []finding{{"bad", "snapshot", queue.Said(err), ""}}
 	case !s.Missing["all"].Empty():
-		return []finding{{"note", "snapshot", s.Missing["all"], "GRANT " + x.roles("queue_viewer") + " TO the login, where a person looks with it; a host or a producer needs none"}}
+		return []finding{{"note", "snapshot", s.Missing["all"], "GRANT " + x.roles("queue_viewer") + " TO " + x.grantee() + ", where a person looks with it; a host or a producer needs none"}}
 	}
 	out := []finding{{"ok", "hosts", queue.Clean(fmt.Sprintf("%d alive", s.Flow.HostsAlive)), ""}}
 	if s.Flow.HostsAlive == 0 {
@@ -153,6 +153,14 @@ func poolerFinding(ctx context.Context, x patient) finding {
 // shownVerbs is the greatest number of verbs that a finding about a missing role names.
 const shownVerbs = 6
 
+// grantee says whom a GRANT must name, so that it has an effect for this login.
+func (x patient) grantee() string {
+	if x.session.InForce.Empty() {
+		return "the login"
+	}
+	return x.session.InForce.String() + ", with whose rights the login works, or ALTER ROLE … RESET role if it has its own"
+}
+
 // rightFindings lists the rights that actions need and this login lacks.
 func rightFindings(_ context.Context, x patient) (all []finding) {
 	lacking := map[string][]string{}
@@ -173,7 +181,7 @@ func rightFindings(_ context.Context, x patient) (all []finding) {
 		if more := len(verbs) - shownVerbs; more > 0 {
 			shown += fmt.Sprintf(" and %d more", more)
 		}
-		all = append(all, finding{"note", "rights", queue.Clean("without " + need + ": no " + shown), "GRANT " + need + " TO the login, where that is meant"})
+		all = append(all, finding{"note", "rights", queue.Clean("without " + need + ": no " + shown), "GRANT " + need + " TO " + x.grantee() + ", where that is meant"})
 	}
 	if len(all) == 0 {
 		return []finding{{"ok", "rights", queue.Clean("every action"), ""}}

@@ -33,7 +33,8 @@ func RolePrefix(ctx context.Context, c *pgclient.Client) string {
 type LackedRole struct {
 	Name   string // logical name
 	Role   string // name in the cluster, quoted for a statement
-	Member bool   // the login is a member of the role, and does not inherit its rights
+	Member bool   // the login, or the role with whose rights it works (Session.InForce), is a member of the role, and does not inherit its rights
+	Own    bool   // the login itself has its rights, but works with those of another role
 }
 
 // LackedRoles returns those of the roles, given by their logical names, whose rights this login has
@@ -51,7 +52,8 @@ func LackedRoles(ctx context.Context, c *pgclient.Client, roles []string) (lacks
 	for i, name := range asked {
 		found[i] = set[slices.Index(names, name)]
 	}
-	lacks, err = read[LackedRole](ctx, c, `SELECT x.name, pg_catalog.quote_ident(x.role), COALESCE(pg_has_role(session_user, to_regrole(quote_ident(x.role))::oid, 'MEMBER'), false)
+	lacks, err = read[LackedRole](ctx, c, `SELECT x.name, pg_catalog.quote_ident(x.role), COALESCE(pg_has_role(current_user, to_regrole(quote_ident(x.role))::oid, 'MEMBER'), false),
+		COALESCE(pg_has_role(session_user, to_regrole(quote_ident(x.role))::oid, 'USAGE'), false)
 		FROM unnest($1::text[], $2::text[]) WITH ORDINALITY x (name, role, n)
 		WHERE NOT COALESCE(pg_has_role(current_user, to_regrole(quote_ident(x.role))::oid, 'USAGE'), false) ORDER BY x.n`, asked, found)
 	if err != nil {

@@ -16,26 +16,38 @@ const lacksWithin = 2 * time.Second
 
 // Lacks returns this login and the GRANT by which the login that migrates gives it the right to the
 // function, table or view of this name in schema public; do is "" if nobody but the owner has that right.
+// Where the login works with the rights of another role (ALTER ROLE … SET role), that role needs the
+// right, unless the login has it itself.
 func (p *Pool) Lacks(ctx context.Context, object string) (login, do string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lacksWithin)
 	defer cancel()
 	var roles []string
-	var to string
+	var self, to string
+	var own bool
 	err = p.Pool.QueryRow(ctx, `WITH granted AS (
 		SELECT a.grantee FROM pg_catalog.pg_proc f, pg_catalog.aclexplode(f.proacl) a
 			WHERE f.proname = $1 AND f.pronamespace = 'public'::pg_catalog.regnamespace AND a.grantee <> f.proowner
 		UNION SELECT a.grantee FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a
 			WHERE c.relname = $1 AND c.relnamespace = 'public'::pg_catalog.regnamespace AND a.grantee <> c.relowner
 		UNION SELECT a.grantee FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute t ON t.attrelid = c.oid, pg_catalog.aclexplode(t.attacl) a
-			WHERE c.relname = $1 AND c.relnamespace = 'public'::pg_catalog.regnamespace AND a.grantee <> c.relowner)
-		SELECT session_user::text, pg_catalog.quote_ident(session_user), ARRAY(SELECT pg_catalog.quote_ident(r.rolname) FROM granted g JOIN pg_catalog.pg_roles r ON r.oid = g.grantee
-			WHERE NOT pg_catalog.pg_has_role(current_user, r.oid, 'USAGE') ORDER BY 1)`, object).Scan(&login, &to, &roles)
+			WHERE c.relname = $1 AND c.relnamespace = 'public'::pg_catalog.regnamespace AND a.grantee <> c.relowner),
+		lacked AS (SELECT r.oid, r.rolname FROM granted g JOIN pg_catalog.pg_roles r ON r.oid = g.grantee WHERE NOT pg_catalog.pg_has_role(current_user, r.oid, 'USAGE'))
+		SELECT session_user::text, pg_catalog.quote_ident(session_user), pg_catalog.quote_ident(current_user),
+			ARRAY(SELECT pg_catalog.quote_ident(l.rolname) FROM lacked l ORDER BY 1),
+			EXISTS (SELECT FROM lacked l WHERE pg_catalog.pg_has_role(session_user, l.oid, 'USAGE'))`, object).Scan(&login, &self, &to, &roles, &own)
+	whose := "the login"
+	if to != self {
+		whose = "the role " + to + ", with whose rights the login works,"
+		to += ", which gives it to all its members"
+	}
 	switch {
 	case err != nil || len(roles) == 0:
+	case own:
+		do = "the login has that right, but works with those of another role: ALTER ROLE " + self + " RESET role"
 	case len(roles) == 1:
-		do = "the login needs the role " + roles[0] + "; as the login that ran migrate up: GRANT " + roles[0] + " TO " + to
+		do = whose + " needs the role " + roles[0] + "; as the login that ran migrate up: GRANT " + roles[0] + " TO " + to
 	default:
-		do = "the login needs one of the roles " + strings.Join(roles, ", ") + "; as the login that ran migrate up: GRANT one of them TO " + to
+		do = whose + " needs one of the roles " + strings.Join(roles, ", ") + "; as the login that ran migrate up: GRANT one of them TO " + to
 	}
 	return login, do, err
 }

@@ -2,6 +2,7 @@ package pgpool
 
 import (
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -55,4 +56,43 @@ func TestAMissingRightIsAskedOnceAMinute(t *testing.T) {
 	require.Len(t, p.lacked, 2)
 	exec("GRANT EXECUTE ON FUNCTION public.f() TO " + login)
 	require.Empty(t, refused("f"), "a right that was granted meanwhile holds at once")
+}
+
+// Where a login works with the rights of another role, a GRANT to the login would have no effect.
+func TestAMissingRightOfTheRoleInForce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	root := db.Conn(t, "")
+	group, app := pgtest.Login(t, db), pgtest.Login(t, db)
+	plain, member := pgtest.Login(t, db, app), pgtest.Login(t, db, app, group)
+	for _, sql := range []string{
+		"CREATE FUNCTION public.f() RETURNS int LANGUAGE sql AS 'SELECT 1'", "REVOKE ALL ON FUNCTION public.f() FROM PUBLIC", "GRANT EXECUTE ON FUNCTION public.f() TO " + group,
+		"ALTER ROLE " + plain + " SET role = " + app, "ALTER ROLE " + member + " SET role = " + app,
+	} {
+		_, err := root.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	for _, x := range [][2]string{
+		{member, "the login has that right, but works with those of another role: ALTER ROLE " + member + " RESET role"},
+		{plain, "the role " + app + ", with whose rights the login works, needs the role " + group + "; as the login that ran migrate up: GRANT " + group + " TO " + app + ", which gives it to all its members"},
+	} {
+		login, says := x[0], x[1]
+		cfg, err := pgsession.PoolConfig(db.DSN(login))
+		require.NoError(t, err)
+		p, err := New(t.Context(), cfg, &pgsession.Route{}, false, 0)
+		require.NoError(t, err)
+		t.Cleanup(p.Close)
+		call := func(sql string) error {
+			_, err := p.Exec(t.Context(), sql)
+			return err
+		}
+		require.ErrorContains(t, call("SELECT public.f()"), "login "+login+" lacks a right: ")
+		require.ErrorContains(t, call("SELECT public.f()"), says)
+		_, remedy, _ := strings.Cut(says, ": ")
+		remedy, _, _ = strings.Cut(remedy, ",")
+		_, err = root.Exec(t.Context(), remedy)
+		require.NoError(t, err, remedy)
+		p.Reset()
+		require.NoError(t, call("SELECT public.f()"), "after %s", remedy)
+	}
 }

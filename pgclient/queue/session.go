@@ -4,8 +4,9 @@ package queue
 // PostgreSQL enforces the rights; the console only shows them.
 type Session struct {
 	User     Text     // session_user
+	InForce  Text     // the role with whose rights the login works, quoted for a statement; empty unless ALTER ROLE … SET role gives it another than its own
 	Actor    string   // the person whom audit rows name, as the program claims
-	Roles    []string // roles of qtop of which the login is a member
+	Roles    []string // roles of qtop of which the login, or InForce, is a member
 	Database Text
 	// Environment is read from the database's flag.
 	Environment Environment // as the flag queue.environment of the database says
