@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/views/table"
 )
 
 // Count returns n with thousands separators.
@@ -32,9 +31,6 @@ func Count(n int64) string {
 func (e Env) counted(n int64, bound bool) string {
 	return queue.Choose(bound, e.Theme.G.AtLeast, "") + Count(n)
 }
-
-// Short returns n in at most five cells.
-func Short(n int64) string { return table.Short(n) }
 
 // Age returns a number of seconds in its two largest units.
 func Age(seconds int64) string {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/views"
+	"github.com/qtop/qtop/views/table"
 	"github.com/qtop/qtop/views/theme"
 	"github.com/qtop/qtop/views/viewstest"
 )
@@ -20,7 +21,7 @@ func TestNumbers(t *testing.T) {
 	require.Equal(t, "9,214,555", views.Count(9214555))
 	require.Equal(t, "-9,223,372,036,854,775,808", views.Count(math.MinInt64))
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1.0k", 4821: "4.8k", 48120: "48k", 999_999: "999k", 1_200_000: "1.2M", math.MaxInt64: "9223372T"} {
-		require.Equal(t, want, views.Short(n))
+		require.Equal(t, want, table.Short(n))
 	}
 	for f, want := range map[float64]string{0: "0.0", 0.04: "<0.1", 0.3: "0.3", 41.24: "41.2", 1234.5: "1,234", math.Inf(1): "1,000,000,000,000,000"} {
 		require.Equal(t, want, views.Rate(f))

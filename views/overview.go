@@ -319,7 +319,7 @@ func flow(s *queue.Snapshot, e Env, w, high int, jobs bool) section {
 				left, right = c.name, lastFull(c.v, e)
 			}
 			if most := greatest(c.v); i == 0 && high > 1 && most > 0 {
-				right = "peak " + Short(most)
+				right = "peak " + table.Short(most)
 			}
 			if line == theme.Blank(room) && i == high-1 {
 				line = th.Dim.Paint(th.Left("none", room))
@@ -337,5 +337,5 @@ func lastFull(v []int64, e Env) string {
 	if len(v) < 2 {
 		return e.Theme.G.Dash
 	}
-	return Short(v[len(v)-2]) + "/min"
+	return table.Short(v[len(v)-2]) + "/min"
 }

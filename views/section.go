@@ -265,7 +265,7 @@ func moreBeside(head string, from int, n int64, sign string) (words string, at i
 	for next < len(plain) && plain[next] == ' ' {
 		next++
 	}
-	for _, words = range []string{sign + Count(n) + " more", sign + Count(n), sign + Short(n)} {
+	for _, words = range []string{sign + Count(n) + " more", sign + Count(n), sign + table.Short(n)} {
 		if end+1+theme.Width(words) < next {
 			return words, end + 1
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/table"
 	"github.com/qtop/qtop/views/theme"
 )
 
@@ -137,7 +138,7 @@ func tabLine(tabs []Tab, th theme.Theme, long bool, gap int) (string, int) {
 		}
 		wasOpen = t.Open
 		title := queue.Choose(long, t.Title, t.Short)
-		count := queue.Choose(t.Count > 0, th.G.Dot+Short(t.Count), "")
+		count := queue.Choose(t.Count > 0, th.G.Dot+table.Short(t.Count), "")
 		used += theme.Width(t.Keys + " " + title + count)
 		if t.Open {
 			out += th.Tab.Paint(t.Keys + " " + title + count)
