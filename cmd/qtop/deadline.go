@@ -55,16 +55,22 @@ const lineWithin = 150 * time.Millisecond
 // giveUp says why, kills the commands of handlers, removes a file that is not whole, and ends the program.
 func (a *app) giveUp(code int, say func()) {
 	late := time.After(lineWithin)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		a.dropUnfinished()
-		say()
-	}()
+	done := a.leave(say)
 	handler.KillCommands()
 	select {
 	case <-done:
 	case <-late:
 	}
 	os.Exit(code)
+}
+
+// leave removes a file that is not whole and calls say, without waiting; then it closes done.
+func (a *app) leave(say func()) (done chan struct{}) {
+	done = make(chan struct{})
+	go func() {
+		defer close(done)
+		a.dropUnfinished()
+		say()
+	}()
+	return done
 }

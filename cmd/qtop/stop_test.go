@@ -197,7 +197,8 @@ func TestEndsThoughNobodyReads(t *testing.T) {
 func TestCutShortLeavesNoFile(t *testing.T) {
 	t.Parallel()
 	a, dir := &app{}, t.TempDir()
-	a.dropUnfinished()
+	leave := func() { <-a.leave(func() {}) }
+	leave()
 	files := func() []os.DirEntry {
 		all, err := os.ReadDir(dir)
 		require.NoError(t, err)
@@ -205,14 +206,14 @@ func TestCutShortLeavesNoFile(t *testing.T) {
 	}
 	_, err := a.newFile(filepath.Join(dir, "cut"), false, func(io.Writer) error {
 		require.Len(t, files(), 1)
-		a.dropUnfinished()
+		leave()
 		require.Empty(t, files())
 		return io.ErrShortWrite
 	})
 	require.ErrorIs(t, err, io.ErrShortWrite)
 	_, err = a.newFile(filepath.Join(dir, "whole"), false, func(io.Writer) error { return nil })
 	require.NoError(t, err)
-	a.dropUnfinished()
+	leave()
 	require.Len(t, files(), 1, "a file that is whole stays")
 }
 
