@@ -144,6 +144,10 @@ DECLARE
   v_since timestamptz := v_now - interval '60 seconds';
   v_endpoints text[];
   v_rates double precision[];
+  v_first int[]; -- ranges of v_endpoints that have not begun
+  v_last int[];
+  v_i int;
+  v_j int;
 BEGIN
   IF public.fn_cfg_bool('webhook.slow_start.enabled')
     AND EXISTS (SELECT FROM public.queue_tick_worker w
@@ -155,22 +159,29 @@ BEGIN
     SELECT array_agg(u.endpoint ORDER BY u.endpoint), array_agg(u.usual_rate ORDER BY u.endpoint)
     INTO v_endpoints, v_rates FROM public.fn_webhook_usual_rates(NULL::bigint[]) u WHERE u.slow_start;
     PERFORM set_config('lock_timeout', '20ms', true); -- undone when this function returns
-    FOR v_i IN 0 .. COALESCE(cardinality(v_endpoints), -1) LOOP -- 0: all in one; each alone only if that fails
+    v_first := CASE WHEN cardinality(v_endpoints) > 0 THEN '{1}'::int[] ELSE '{}'::int[] END;
+    v_last := ARRAY[cardinality(v_endpoints)];
+    WHILE cardinality(v_first) > 0 LOOP -- all in one statement; where that meets a locked one, each half by itself
+      v_i := v_first[1];
+      v_j := v_last[1];
+      v_first := v_first[2:];
+      v_last := v_last[2:];
       IF clock_timestamp() > v_now + interval '3 seconds' THEN
-        RAISE LOG 'qtop: slow starts from % on did not begin: there was no time left', v_endpoints[greatest(v_i, 1)];
+        RAISE LOG 'qtop: slow starts from % on did not begin: there was no time left', v_endpoints[v_i];
         EXIT;
       END IF;
       BEGIN
         INSERT INTO public.webhook_slow_start (endpoint, began_at, why, rate, step_at, refilled_at)
         SELECT u.endpoint, v_now, 'no host sent webhooks for a minute', u.rate, v_now, v_now
-        FROM unnest(CASE v_i WHEN 0 THEN v_endpoints ELSE v_endpoints[v_i:v_i] END,
-          CASE v_i WHEN 0 THEN v_rates ELSE v_rates[v_i:v_i] END) AS u (endpoint, rate)
+        FROM unnest(v_endpoints[v_i:v_j], v_rates[v_i:v_j]) AS u (endpoint, rate)
         ON CONFLICT (endpoint) DO UPDATE SET began_at = excluded.began_at, why = excluded.why, rate = excluded.rate,
           step_at = excluded.step_at, delivered = 0, failed = 0, tokens = 1, refilled_at = excluded.refilled_at;
-        EXIT WHEN v_i = 0;
       EXCEPTION WHEN lock_not_available THEN
-        IF v_i > 0 THEN
+        IF v_i = v_j THEN
           RAISE LOG 'qtop: the slow start of % could not begin: %', v_endpoints[v_i], SQLERRM;
+        ELSE
+          v_first := ARRAY[v_i, (v_i + v_j) / 2 + 1] || v_first;
+          v_last := ARRAY[(v_i + v_j) / 2, v_j] || v_last;
         END IF;
       END;
     END LOOP;
