@@ -101,14 +101,16 @@ func watchBlockers(ctx context.Context, conn *pgx.Conn) *blockerWatch {
 	return w
 }
 
+// look replaces what is known only if pid waits for a lock now. If the wait ends between the reading
+// of pg_locks and that of the blocking pids, there is no row.
 func (w *blockerWatch) look(ctx context.Context, second *pgx.Conn, pid uint32) {
 	var who string
 	err := atOnce(ctx, second, func(q querier) error {
-		return q.QueryRow(ctx, `SELECT format('%s is held by %s', COALESCE((SELECT string_agg(DISTINCT l.relation::regclass::text, ', ') FROM pg_locks l
-				WHERE l.pid = $1 AND NOT l.granted AND l.locktype IN ('relation', 'tuple')), 'a row'),
+		return q.QueryRow(ctx, `SELECT format('%s is held by %s', COALESCE(l.relation::regclass::text, 'a row'),
 			COALESCE(format('pid %s (%s)', a.pid, concat_ws(', ', a.usename, NULLIF(a.application_name, ''), COALESCE(host(a.client_addr), 'local socket'), a.state,
 				'transaction open for ' || date_trunc('second', clock_timestamp() - a.xact_start))), 'a prepared transaction'))
-		FROM unnest(pg_blocking_pids($1)) b (pid) LEFT JOIN pg_stat_activity a USING (pid) ORDER BY a.xact_start NULLS LAST LIMIT 1`, int32(pid)).Scan(&who) //nolint:gosec // as PostgreSQL has it
+		FROM pg_locks l CROSS JOIN unnest(pg_blocking_pids($1)) b (pid) LEFT JOIN pg_stat_activity a ON a.pid = b.pid
+		WHERE l.pid = $1 AND NOT l.granted ORDER BY a.xact_start NULLS LAST LIMIT 1`, int32(pid)).Scan(&who) //nolint:gosec // as PostgreSQL has it
 	})
 	if err == nil {
 		w.mu.Lock()
