@@ -34,8 +34,10 @@ func newRunbook(t *testing.T) *reader {
 	}
 	exec(t, "UPDATE public.iu_notification_pending SET actor_ref = 'importer' WHERE actor_ref IS NULL") // furnish made it fail so
 	exec(t, "ALTER TABLE public.iu_notification_pending ALTER actor_ref SET NOT NULL")
-	busy := holder(t, dsn)
-	r.names = map[string]string{"0190a1b2-1111-4222-8333-0123456789ab": f.lease, "event:4711": f.event, "qtop session cancel 4711": "qtop session cancel " + busy}
+	r.names = map[string]string{"0190a1b2-1111-4222-8333-0123456789ab": f.lease, "event:4711": f.event}
+	for _, verb := range []string{"qtop session cancel ", "qtop session terminate "} {
+		r.names[verb+"4711"] = verb + holder(t, dsn)
+	}
 	nothing := func() {}
 	r.incidents = map[string]func(*testing.T) func(){
 		"qtop ops resume 1": func(t *testing.T) func() { // a brake pauses an operation like a person
