@@ -5,6 +5,7 @@ package pgclient_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -73,6 +74,26 @@ func TestPauseAndResume(t *testing.T) {
 	viewer := w.client("queue_viewer")
 	_, err = viewer.Apply(context.Background(), plan(t, viewer, queue.Request{Action: queue.ActTickPause, Targets: []string{"lease_reaper"}, Reason: "r"}))
 	require.Equal(t, queue.KindPermission, queue.KindOf(err))
+}
+
+// The preview of what lets hosts send webhooks again says how many they send at first.
+func TestResumedSenderInPreview(t *testing.T) {
+	w := newWorld(t)
+	admin := w.client("queue_viewer", "workflow_admin")
+	w.exec("INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('e', 'https://r.example/in', true, true)")
+	w.exec("INSERT INTO public.events (event_type, payload) SELECT 'e', '{}' FROM generate_series(1, 300)")
+	require.Eventually(t, func() bool { // the transaction of another test delays the router for a moment
+		w.exec("SELECT public.fn_webhook_router_run()")
+		return get[int](w, "SELECT count(*)::int FROM public.webhook_delivery_sagas") == 300
+	}, 30*time.Second, 10*time.Millisecond)
+	for _, worker := range []string{"webhook_worker", "saga_orchestrator"} {
+		w.flag(queue.TickInterval(worker), "0")
+		p := plan(t, admin, queue.Request{Action: queue.ActTickResume, Targets: []string{worker}, Reason: "r"})
+		require.Contains(t, lines(p), "of 300 to r.example: 10/s at first", worker)
+		w.flag(queue.TickInterval(worker), "5")
+	}
+	p := plan(t, admin, queue.Request{Action: queue.ActFlagSet, Targets: []string{queue.TickInterval("webhook_worker")}, Args: map[string]string{"value": "2"}, Reason: "r"})
+	require.NotContains(t, lines(p), "first minute")
 }
 
 func TestCronPlan(t *testing.T) {

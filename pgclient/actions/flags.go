@@ -97,7 +97,7 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	if p.Undo != "" && slices.Contains([]string{"invalid_value", "conflict"}, old.String()) {
 		p.Undo, p.Final = "", noWayBack
 	}
-	if key == "webhook.worker.enabled" && to == "true" && value.String() != to {
+	if resumesWebhooks(key, value.String(), to) {
 		if err := c.released(ctx, p, nil); err != nil {
 			return err
 		}
@@ -114,6 +114,17 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 		addLine(p, "undo", "sets %s for the time left, which then reverts to %s, not to %s", value, to, revertTo)
 	}
 	return nil
+}
+
+// resumesWebhooks reports whether hosts may send webhooks again after this change of a flag.
+func resumesWebhooks(key, from, to string) bool {
+	switch key {
+	case "webhook.worker.enabled":
+		return from != "true" && to == "true"
+	case queue.TickInterval("saga_orchestrator"), queue.TickInterval("webhook_worker"):
+		return from == "0" && to != "0"
+	}
+	return false
 }
 
 // scheduleKind is the kind of a flag whose value is a retry schedule: a list of waits.

@@ -485,6 +485,16 @@ func TestBulkWaitsForEndpoints(t *testing.T) {
 	}
 }
 
+// While webhook_worker is paused, nothing is sent, and a running operation names the flag.
+func TestBulkWaitsForAPausedSender(t *testing.T) {
+	h := newHooks(t)
+	_, deadLetters := h.die("e", 2)
+	b := h.started(deadLetters, 1000, 0, 0)
+	h.flag("queue.tick.webhook_worker.interval_seconds", "0")
+	require.Equal(t, "2 0 0", b.tick(1))
+	require.Equal(t, "2 requeued items wait: queue.tick.webhook_worker.interval_seconds is 0", one[string](h, "SELECT waits FROM public.queue_bulk_operation"))
+}
+
 // Jobs that wait for an endpoint that is limited, suspended or has an open circuit hold back no other
 // endpoint of their operation, which still runs at its own rate at most.
 func TestBulkEndpointsDoNotHoldBackOthers(t *testing.T) {

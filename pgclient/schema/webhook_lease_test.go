@@ -270,6 +270,9 @@ func TestWebhookClaimOnlyWhileEnabled(t *testing.T) {
 	h.flag("webhook.worker.enabled", "nonsense")
 	require.Empty(t, h.claim(1))
 	h.flag("webhook.worker.enabled", "true")
+	h.flag("queue.tick.webhook_worker.interval_seconds", "0")
+	require.Empty(t, h.claim(1), "paused")
+	h.flag("queue.tick.webhook_worker.interval_seconds", "1")
 	require.Len(t, h.claim(1), 1)
 	for _, args := range []string{"'', 1", "'w', 0", "'w', 10001", "NULL, 1"} {
 		_, err := h.work.Exec(context.Background(), "SELECT public.fn_webhook_job_claim("+args+")")

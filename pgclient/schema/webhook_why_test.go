@@ -121,11 +121,13 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 	update := func(sql string) func() { return func() { h.exec(sql) } }
 	both := []string{"webhook_worker", "saga_orchestrator"}
 	cures := map[string]string{
-		"subscription inactive":        fmt.Sprintf("qtop webhook enable %d --reason R", sub),
-		"subscription unverified":      fmt.Sprintf("qtop webhook verify %d --reason R", sub),
-		"endpoint suspended: operator": fmt.Sprintf("qtop endpoint resume %d --reason R", sub),
-		"circuit open":                 fmt.Sprintf("qtop endpoint resume %d --reason R", sub),
-		"rate limit 0.5/s":             fmt.Sprintf("qtop webhook limit %d --per-second N --reason R", sub),
+		"subscription inactive":                              fmt.Sprintf("qtop webhook enable %d --reason R", sub),
+		"subscription unverified":                            fmt.Sprintf("qtop webhook verify %d --reason R", sub),
+		"endpoint suspended: operator":                       fmt.Sprintf("qtop endpoint resume %d --reason R", sub),
+		"circuit open":                                       fmt.Sprintf("qtop endpoint resume %d --reason R", sub),
+		"rate limit 0.5/s":                                   fmt.Sprintf("qtop webhook limit %d --per-second N --reason R", sub),
+		"queue.tick.saga_orchestrator.interval_seconds is 0": "qtop flag set queue.tick.saga_orchestrator.interval_seconds 5 --reason R",
+		"queue.tick.webhook_worker.interval_seconds is 0":    "qtop flag set queue.tick.webhook_worker.interval_seconds 1 --reason R",
 	}
 	h.alive(both...)
 	for _, c := range []struct {
@@ -135,6 +137,7 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 		{nil, nil, "", ""},
 		{flag("webhook.worker.enabled", "false"), flag("webhook.worker.enabled", "true"), "flag", "webhook.worker.enabled is off"},
 		{flag("queue.tick.saga_orchestrator.interval_seconds", "0"), flag("queue.tick.saga_orchestrator.interval_seconds", "5"), "schedule", "queue.tick.saga_orchestrator.interval_seconds is 0"},
+		{flag("queue.tick.webhook_worker.interval_seconds", "0"), flag("queue.tick.webhook_worker.interval_seconds", "1"), "schedule", "queue.tick.webhook_worker.interval_seconds is 0"},
 		{update("UPDATE public.subscriptions SET active = false"), update("UPDATE public.subscriptions SET active = true"), "subscription", "subscription inactive"},
 		{update("UPDATE public.subscriptions SET verified = false"), update("UPDATE public.subscriptions SET verified = true"), "subscription", "subscription unverified"},
 		{gate("operator", "1 hour"), open, "suspension", "endpoint suspended: operator"},

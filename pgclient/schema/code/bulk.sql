@@ -551,6 +551,8 @@ BEGIN
       WHEN NOT public.fn_cfg_bool('webhook.worker.enabled') THEN 'webhook.worker.enabled is off'
       WHEN public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5) = 0
         THEN 'queue.tick.saga_orchestrator.interval_seconds is 0'
+      WHEN public.fn_cfg_int('queue.tick.webhook_worker.interval_seconds', 1) = 0
+        THEN 'queue.tick.webhook_worker.interval_seconds is 0'
       ELSE (SELECT 'no live host runs ' || l.name FROM unnest('{webhook_worker,saga_orchestrator}'::text[]) l (name)
         WHERE NOT EXISTS (SELECT FROM public.queue_host q WHERE q.stopped_at IS NULL
           AND q.last_seen_at > now() - interval '15 seconds'

@@ -23,7 +23,7 @@ DECLARE
   v_senders int;
   v_orchestrators int;
   v_webhooks_off boolean;
-  v_unscheduled boolean;
+  v_paused text; -- of the two tick workers that a delivery needs, one that is paused
   v_routes_off text;
 BEGIN
   IF cardinality(p_hooks) = 0 AND p_unrouted = 0 AND NOT EXISTS (SELECT FROM unnest(p_routes) b WHERE b.waiting > 0)
@@ -31,7 +31,9 @@ BEGIN
     RETURN '[]'::json; -- starting the statement below costs more than most sections
   END IF;
   v_webhooks_off := NOT public.fn_cfg_bool('webhook.worker.enabled');
-  v_unscheduled := public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5) = 0;
+  v_paused := CASE WHEN public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5) = 0
+    THEN 'saga_orchestrator' WHEN public.fn_cfg_int('queue.tick.webhook_worker.interval_seconds', 1) = 0
+    THEN 'webhook_worker' END;
   v_routes_off := CASE WHEN NOT public.fn_cfg_bool('iu_core.route_worker_enabled')
     THEN 'iu_core.route_worker_enabled is off'
     WHEN NOT public.fn_cfg_bool('iu_core.routes_master_enabled') THEN 'iu_core.routes_master_enabled is off' END;
@@ -57,7 +59,7 @@ BEGIN
       'webhook' AS domain, min(b.oldest_at) AS oldest_at, sum(b.waiting)::bigint AS waiting, false AS waiting_bound,
       COALESCE(sum(p.in_s), 0)::float8 AS in_per_s, COALESCE(sum(p.out_s), 0)::float8 AS out_per_s,
       CASE WHEN v_webhooks_off THEN 'webhook.worker.enabled is off'
-        WHEN v_unscheduled THEN 'queue.tick.saga_orchestrator.interval_seconds is 0'
+        WHEN v_paused <> '' THEN 'queue.tick.' || v_paused || '.interval_seconds is 0'
         WHEN bool_and(g.gate IN ('inactive', 'unverified')) THEN 'subscription ' || max(g.gate)
         WHEN bool_and(g.gate = 'suspended' AND g.suspended_reason <> 'circuit') THEN 'endpoint suspended: '
           || max(g.suspended_reason)

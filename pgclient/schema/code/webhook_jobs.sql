@@ -3,8 +3,8 @@
 -- fn_webhook_job_claim(p_worker_id, p_limit, p_skip_subscriptions, p_per_subscription, p_after, p_payload_bytes):
 -- leases up to p_limit Pending jobs, oldest first, and returns the columns that a host needs to send them. It skips the
 -- subscriptions in p_skip_subscriptions, of which the host has as many in flight as it may, and claims at most
--- p_per_subscription jobs of each other one. Nothing is claimed while webhook.worker.enabled is off, or in a copy of a
--- database (fn_queue_clone_of).
+-- p_per_subscription jobs of each other one. Nothing is claimed while webhook.worker.enabled is off or the interval of
+-- the tick worker webhook_worker is 0, or in a copy of a database (fn_queue_clone_of).
 -- p_after: of the jobs without a rate limit, claim only those with a greater id. A host that has just claimed
 -- everything up to that id need not read past these jobs again. Jobs that were released meanwhile have smaller ids, so
 -- the host claims without p_after once a second.
@@ -47,7 +47,9 @@ BEGIN
   IF p_per_subscription < 1 THEN
     RAISE EXCEPTION 'p_per_subscription must be at least 1 or null' USING ERRCODE = '22023';
   END IF;
-  IF NOT public.fn_cfg_bool('webhook.worker.enabled') OR public.fn_queue_clone_of() IS NOT NULL THEN
+  IF NOT public.fn_cfg_bool('webhook.worker.enabled')
+    OR public.fn_cfg_int('queue.tick.webhook_worker.interval_seconds', 1) = 0
+    OR public.fn_queue_clone_of() IS NOT NULL THEN
     RETURN;
   END IF;
   p_skip_subscriptions := array_remove(p_skip_subscriptions, NULL); -- a NULL would exclude every subscription

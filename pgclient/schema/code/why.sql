@@ -56,7 +56,12 @@ COMMENT ON FUNCTION public.fn_why_host IS
 CREATE OR REPLACE FUNCTION public.fn_why_webhook(p_endpoint text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  v_interval int := public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5);
+  -- a delivery needs the ticks of the orchestrator, and no host claims while webhook_worker is paused
+  v_paused boolean := public.fn_cfg_int('queue.tick.saga_orchestrator.interval_seconds', 5) > 0
+    AND public.fn_cfg_int('queue.tick.webhook_worker.interval_seconds', 1) = 0;
+  v_schedule text := format('queue.tick.%s.interval_seconds',
+    CASE WHEN v_paused THEN 'webhook_worker' ELSE 'saga_orchestrator' END);
+  v_interval int := public.fn_cfg_int(v_schedule, 5);
   v_subs bigint[];      -- webhook subscriptions with waiting work, most first; if there are none, all of the endpoint
   v_waiting bigint;
   v_oldest timestamptz;
@@ -102,8 +107,8 @@ BEGIN
   v_links := jsonb_build_array(public.fn_why_flag('webhook.worker.enabled'),
     public.fn_why_link(
       p_link => 'schedule', p_state => CASE WHEN v_interval = 0 THEN 'blocks' ELSE 'clear' END,
-      p_text => 'queue.tick.saga_orchestrator.interval_seconds is ' || v_interval, p_detail => NULL,
-      p_keys => 'gf E', p_do => 'qtop flag set queue.tick.saga_orchestrator.interval_seconds 5 --reason R'),
+      p_text => v_schedule || ' is ' || v_interval, p_detail => NULL, p_keys => 'gf E',
+      p_do => format('qtop flag set %s %s --reason R', v_schedule, CASE WHEN v_paused THEN 1 ELSE 5 END)),
     public.fn_why_link(
       p_link => 'subscription',
       p_state => CASE v_gate.unsubscribed WHEN v_all THEN 'blocks' WHEN 0 THEN 'clear' ELSE 'slows' END,
