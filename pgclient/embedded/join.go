@@ -103,7 +103,9 @@ func socketDSN(sock, user, database string) string {
 	q.Set("host", sock)
 	q.Set("port", strconv.Itoa(socketPort))
 	q.Set("sslmode", "disable")
-	u := url.URL{Scheme: "postgres", User: url.User(user), Path: "/" + database, RawQuery: q.Encode()}
+	// Neither pgx nor libpq reads + as a space.
+	query := strings.ReplaceAll(q.Encode(), "+", "%20")
+	u := url.URL{Scheme: "postgres", User: url.User(user), Path: "/" + database, RawQuery: query}
 	return u.String()
 }
 

@@ -48,6 +48,14 @@ func TestSecondProcessJoins(t *testing.T) {
 	require.NoError(t, joiner.Stop(limit(t)))
 }
 
+// pgx and libpq take a + in a connection string for a +, and only %20 for a space.
+func TestPathWithSpaces(t *testing.T) {
+	t.Parallel()
+	require.Contains(t, socketDSN("/home/a b/c+d/run", "u", "db"), "?host=%2Fhome%2Fa%20b%2Fc%2Bd%2Frun&")
+	s := start(t, Options{Dir: filepath.Join(baseDir(t), "a b", "c+d")})
+	require.Equal(t, "1", query(t, s, "select 1::text"))
+}
+
 func TestJoinRefusesAnotherMajor(t *testing.T) {
 	t.Parallel()
 	dir := baseDir(t)

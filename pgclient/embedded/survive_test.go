@@ -47,6 +47,31 @@ func TestHostKilled(t *testing.T) {
 	}
 }
 
+// A start that was killed while it removed the old data does not keep the next one from starting.
+func TestKilledWhileWiping(t *testing.T) {
+	t.Parallel()
+	dir := baseDir(t)
+	s := start(t, Options{Dir: dir})
+	data := s.DataDir()
+	require.NoError(t, s.Stop(limit(t)))
+	killed := func(home string) error {
+		marks, err := filepath.Glob(filepath.Join(home, "*", "*", "PG_VERSION"))
+		require.NoError(t, err)
+		more, err := filepath.Glob(filepath.Join(home, "*", "PG_VERSION"))
+		require.NoError(t, err)
+		for _, mark := range append(marks, more...) {
+			require.NoError(t, os.Remove(mark))
+		}
+		return syscall.EINTR
+	}
+	require.ErrorIs(t, wipe(filepath.Dir(data), killed), syscall.EINTR)
+	s = start(t, Options{Dir: dir})
+	require.NoError(t, s.Stop(limit(t)))
+	left, err := os.ReadDir(filepath.Dir(data))
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+}
+
 // When a supervisor is killed, its server ends too.
 func TestSupervisorKilled(t *testing.T) {
 	t.Parallel()
