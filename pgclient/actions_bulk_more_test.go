@@ -45,9 +45,15 @@ func TestBulkLeavesOutUnknownIDs(t *testing.T) {
 	p := plan(t, op, ask(hooks[0], "999999", hooks[0], jobs[1], nobody))
 	require.EqualValues(t, 2, p.Count)
 	require.Contains(t, lines(p), "999999, "+nobody+": there is no such dead letter")
+	require.EqualValues(t, 2, p.Skipped)
 	res := apply(t, op, p)
 	require.Empty(t, res.Refused)
 	require.EqualValues(t, 2, res.Done)
+	require.EqualValues(t, 2, res.Skipped)
+	require.Len(t, res.Results, 4, "two operations and two ids")
+	for i, id := range []string{"999999", nobody} {
+		require.Equal(t, queue.Outcome{ID: id, Outcome: "skipped", Why: queue.Clean("no such dead letter: never written, or removed by retention")}, res.Results[2+i])
+	}
 	require.Equal(t, "there is no dead letter 999999, "+nobody, plan(t, op, ask("999999", nobody)).Refused)
 }
 

@@ -254,6 +254,9 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 			if then == "" || res.Refused != "" {
 				break
 			}
+			if res.Results[i].NewID == "" { // an id that was skipped
+				continue
+			}
 			var done queue.Result
 			why := "not started"
 			next, err := do.Plan(ctx, queue.Request{Action: then, Targets: []string{res.Results[i].NewID}, Actor: r.Actor})

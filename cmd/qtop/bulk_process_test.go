@@ -31,6 +31,20 @@ func (x story) planned(code, rate, brake, canary string) {
 	require.NoError(x.t, err, string(out))
 }
 
+// An id without a dead letter is skipped in the answer and gives exit code 1, at a rate as without one;
+// the operation on the others is started.
+func TestRequeueAtARateNamesUnknownIDs(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	x := story{t, db.Conn(t, ""), db}
+	require.NoError(t, deadLetters(t.Context(), x.conn, 1, "HTTP_503"))
+	id := strconv.Itoa(x.number("SELECT dead_letter_id::int FROM public.dead_letter_open"))
+	out, err := qtop(t, db.DSN(operator(t, db)), "requeue", id, "999999", "--rate", "1", "--reason", "r", "--yes").CombinedOutput()
+	require.ErrorContains(t, err, "exit status 1", string(out))
+	require.Contains(t, string(out), "webhook running → 1\n999999 skipped: no such dead letter: never written, or removed by retention\n")
+	require.Equal(t, 1, x.number("SELECT count(*)::int FROM public.queue_bulk_operation WHERE state = 'running' AND frozen_count = 1"))
+}
+
 // Worker hosts are killed at random moments, five times. Nevertheless each
 // item of the operation has exactly one outcome, each dead letter becomes one
 // saga, and no item remains.

@@ -162,6 +162,7 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 	addLine(p, "dead letters", "%d, as of %s: %s; later dead letters are not included", p.Count, queue.Stamp(at, "15:04:05Z"), names)
 	if len(gone) > 0 {
 		addLine(p, "left out", "%s: there is no such dead letter", missing(gone))
+		tally(p, skipMissing(gone))
 	}
 	for _, x := range parts {
 		if x.n == 0 {
@@ -217,6 +218,14 @@ func (c *Planner) gone(ctx context.Context, parts []bulkPart) (ids []string, err
 		ids = append(ids, some...)
 	}
 	return ids, nil
+}
+
+// skipMissing returns the outcomes of ids that name no dead letter.
+func skipMissing(ids []string) (out []queue.Outcome) {
+	for _, id := range ids {
+		out = append(out, queue.Outcome{ID: id, Outcome: "skipped", Why: queue.Clean("no such dead letter: never written, or removed by retention")})
+	}
+	return out
 }
 
 // missing names the first of some ids, and how many more there are.
@@ -315,6 +324,10 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 	if err != nil {
 		return err
 	}
+	gone, err := c.gone(ctx, parts)
+	if err != nil {
+		return err
+	}
 	filter := recorded(p.Request)
 	errChanged := errors.New("changed since the preview")
 	err = pgx.BeginFunc(ctx, c.act, func(tx pgx.Tx) error {
@@ -353,6 +366,8 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 		var a answer
 		a, err = c.changed(ctx, "bulk_plan", filter, p.Request.Actor, p.Request.Reason, res.Refused)
 		*res = queue.Result{Action: res.Action, Plan: res.Plan, Refused: a.Reason, Skipped: 1, AuditID: a.AuditID}
+	} else if err == nil {
+		record(res, skipMissing(gone))
 	}
 	return err
 }
