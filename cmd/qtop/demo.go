@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,6 +62,7 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 			return err
 		}
 	}
+	a.leaveProfile()
 	dir, err := embedded.DefaultDir()
 	if err != nil {
 		return err
@@ -74,7 +76,7 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 	dsn := func(user string) string { return server.DSN(user, demo.Database) }
 	if server.Joined() {
 		notice("joined the demo that is running already")
-		return a.demoJoined(ctx, o, dsn(user), server)
+		return a.demoJoined(ctx, o, dsn(user), dsn(demo.Viewer), server)
 	}
 	log, closeLog := a.logFile()
 	defer closeLog()
@@ -91,7 +93,7 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 	}
 	defer hostClient.Close()
 	if o.headless {
-		ready := func(ctx context.Context) error { return world.Flowing(ctx, dsn(demo.Viewer)) }
+		ready := func(ctx context.Context) error { return demo.Flowing(ctx, dsn(demo.Viewer)) }
 		return whileServing(ctx, server, host.Run, ready, func() { a.announce(dsn(user)) })
 	}
 	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn(user), Actor: a.settings.Actor, Actions: actions.Registry(), ReadOnly: a.settings.ReadOnly})
@@ -100,6 +102,24 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 	}
 	defer client.Close()
 	return a.show(ctx, client, host, log, "demo as "+user)
+}
+
+// leaveProfile takes back what a profile says about its database, which is not that of the demo: its
+// name in the header, and that nothing may be changed there, or only after a name was typed.
+func (a *app) leaveProfile() {
+	s := &a.settings
+	for _, o := range s.Origins() {
+		if !strings.Contains(o.From, ", profile ") {
+			continue
+		}
+		switch o.Key {
+		case "read_only":
+			s.ReadOnly = false
+		case "production":
+			s.Production = false
+		}
+	}
+	s.Profile = ""
 }
 
 func stopServer(s *embedded.Server, errs io.Writer) {
@@ -172,11 +192,11 @@ func (a *app) demoHost(ctx context.Context, dsn string, log *slog.Logger) (*pgcl
 	return client, host, nil
 }
 
-// demoJoined is for a demo that runs already: it opens another console on that
-// database or, with --headless, prints its DSN.
-func (a *app) demoJoined(ctx context.Context, o demoOptions, dsn string, server demoServer) error {
+// demoJoined is for a demo that runs already, or is about to: it opens another console on that
+// database or, with --headless, prints its DSN once traffic flows.
+func (a *app) demoJoined(ctx context.Context, o demoOptions, dsn, viewer string, server demoServer) error {
 	if o.headless {
-		ready := func(context.Context) error { return nil }
+		ready := func(ctx context.Context) error { return demo.Flowing(ctx, viewer) }
 		return whileServing(ctx, server, nil, ready, func() { a.announce(dsn) })
 	}
 	client, err := pgclient.Open(ctx, pgclient.Options{DSN: dsn, Actor: a.settings.Actor, Actions: actions.Registry(), ReadOnly: a.settings.ReadOnly})

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/config"
+	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost/demo"
 )
@@ -36,6 +40,83 @@ func TestDemoIgnoresTheHostOfTheUser(t *testing.T) {
 	require.Equal(t, 20*time.Second, a.settings.Grace)
 	require.Equal(t, 64, a.settings.Concurrency)
 	require.Equal(t, 8, a.settings.Delivery.PerEndpoint)
+}
+
+// The demo is not the database of the user's profile: it has neither its name nor its guards. What a
+// flag, a variable or the top of the file says is about the person, and stays.
+func TestDemoIsNotTheProfileOfTheUser(t *testing.T) {
+	home := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(home, "qtop"), 0o700))
+	file := filepath.Join(home, "qtop", "config.yaml")
+	for top, want := range map[string]config.Settings{
+		"":                                     {},
+		"read_only: true\nproduction: false\n": {ReadOnly: true},
+	} {
+		profile := "profile: prod\nprofiles:\n  prod: {production: true, theme: light, refresh: 2s}\n"
+		if top == "" {
+			profile = strings.Replace(profile, "{", "{read_only: true, ", 1)
+		}
+		require.NoError(t, os.WriteFile(file, []byte(top+profile), 0o600))
+		a := &app{}
+		var err error
+		a.settings, err = config.Load(config.Sources{ConfigHome: home, Hostname: "here"})
+		require.NoError(t, err)
+		require.True(t, a.settings.Production)
+		require.True(t, a.settings.ReadOnly)
+		a.leaveProfile()
+		require.Equal(t, want, config.Settings{ReadOnly: a.settings.ReadOnly, Production: a.settings.Production, Profile: a.settings.Profile})
+		require.Equal(t, "light", a.settings.Theme)
+		require.Equal(t, 2*time.Second, a.settings.Refresh)
+	}
+	a := &app{}
+	var err error
+	a.settings, err = config.Load(config.Sources{ConfigHome: home, Hostname: "here", Environ: []string{"QTOP_PRODUCTION=true"}, Flags: map[string]string{"read-only": "true"}})
+	require.NoError(t, err)
+	a.leaveProfile()
+	require.True(t, a.settings.Production)
+	require.True(t, a.settings.ReadOnly)
+}
+
+// A second demo without a console joins the server before its database is made. It announces that
+// database when traffic flows there.
+func TestSecondDemoAnnouncesTraffic(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	conn := db.Conn(t, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &announcement{at: make(chan bool, 1)}
+	a := &app{}
+	a.out = out
+	ended := make(chan error, 1)
+	go func() {
+		ended <- a.demoJoined(ctx, demoOptions{headless: true}, db.DSN(demo.Operator), db.DSN(""), make(endingServer))
+	}()
+	// It has looked in vain.
+	require.Eventually(t, func() bool {
+		var sessions int
+		err := conn.QueryRow(ctx, "SELECT sessions FROM pg_catalog.pg_stat_database WHERE datname = $1", db.Name).Scan(&sessions)
+		return err == nil && sessions > 1 || len(out.at) > 0
+	}, time.Minute, 20*time.Millisecond)
+	out.flows.Store(true)
+	_, err := conn.Exec(ctx, "CREATE VIEW public.v_queue_counter AS SELECT 'delivered_1m'::text AS scope, 1::bigint AS n")
+	require.NoError(t, err)
+	require.True(t, <-out.at, "announced before traffic flowed")
+	cancel()
+	require.NoError(t, <-ended)
+}
+
+// announcement notes at the first write whether traffic flowed then.
+type announcement struct {
+	flows atomic.Bool
+	at    chan bool
+}
+
+func (w *announcement) Write(p []byte) (int, error) {
+	select {
+	case w.at <- w.flows.Load():
+	default:
+	}
+	return len(p), nil
 }
 
 // A demo without a console ends with one clear error when its PostgreSQL ends, at the start and

@@ -114,27 +114,32 @@ func (d *Demo) Stop() {
 	}
 }
 
-// Flowing waits until the first webhook has been delivered. viewer is the connection string to
-// use.
-func (d *Demo) Flowing(ctx context.Context, viewer string) error {
-	conn, err := pgsession.Connect(ctx, viewer)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
+// Flowing waits until the first webhook has been delivered, in this process or another, which may still
+// be making the database and the login. viewer is the connection string to use.
+func Flowing(ctx context.Context, viewer string) error {
 	for {
-		var n int64
-		err := conn.QueryRow(ctx, "SELECT COALESCE(sum(n), 0)::bigint FROM public.v_queue_counter WHERE scope = 'delivered_1m'").Scan(&n)
-		switch {
-		case err != nil:
-			return err
-		case n > 0:
+		n, err := delivered(ctx, viewer)
+		if n > 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
+			if err != nil {
+				return fmt.Errorf("demo: no webhook was delivered in time: %w", err)
+			}
 			return errors.New("demo: no webhook was delivered in time")
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// delivered returns how many webhooks were delivered in the last minutes.
+func delivered(ctx context.Context, viewer string) (n int64, err error) {
+	conn, err := pgsession.Connect(ctx, viewer)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	err = conn.QueryRow(ctx, "SELECT COALESCE(sum(n), 0)::bigint FROM public.v_queue_counter WHERE scope = 'delivered_1m'").Scan(&n)
+	return n, err
 }
