@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -205,27 +204,4 @@ func paneNames() []string {
 		names = append(names, string(p.ID))
 	}
 	return names
-}
-
-// logFile returns the log of a host inside the console. It is a file, because
-// the screen belongs to the console. If the file cannot be opened, the log is
-// discarded.
-func (a *app) logFile() (*slog.Logger, func()) {
-	dir := os.Getenv("XDG_STATE_HOME")
-	if dir == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return slog.New(slog.DiscardHandler), func() {}
-		}
-		dir = filepath.Join(home, ".local", "state")
-	}
-	dir = filepath.Join(dir, "qtop")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return slog.New(slog.DiscardHandler), func() {}
-	}
-	f, err := os.OpenFile(filepath.Join(dir, "qtop.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return slog.New(slog.DiscardHandler), func() {}
-	}
-	return slog.New(slog.NewJSONHandler(logTo(f), nil)), func() { _ = f.Close() }
 }
