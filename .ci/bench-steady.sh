@@ -15,6 +15,7 @@ if [ -n "${BEFORE:-}" ]; then
 	if [ ! -x "$before" ]; then
 		tree=$(mktemp -d)
 		trap 'git worktree remove --force "$tree/src" 2>/dev/null || true; rm -rf "$tree"' EXIT
+		trap 'exit 1' HUP INT TERM
 		git worktree add -q --detach "$tree/src" "$commit"
 		mkdir -p "$(dirname "$before")"
 		"$tree/src/.ci/build.sh" "$before"

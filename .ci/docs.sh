@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 mkdir -p docs
 tmp=$(mktemp)
 trap 'rm -f "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
 # Written to a temporary file first: a failed run must not leave an empty document.
 go run ./cmd/qtop keys >"$tmp"
 cat "$tmp" >docs/keys.md

@@ -51,6 +51,19 @@ lengths() {
 	}
 }
 
+# dash, the sh of Debian, runs no EXIT trap when a signal ends it: what the trap would remove would stay after ctrl+c.
+traps() {
+	bad=$(files '*.sh' | while read -r f; do
+		head -n 1 "$f" | grep -q '^#!/bin/sh' && grep -q 'trap .* EXIT' "$f" || continue
+		grep -q "trap 'exit 1' HUP INT TERM" "$f" || echo "$f"
+	done)
+	[ -z "$bad" ] || {
+		echo "an EXIT trap without the line: trap 'exit 1' HUP INT TERM"
+		echo "$bad"
+		return 1
+	}
+}
+
 generated() {
 	go run ./cmd/qtop keys --check docs/keys.md
 }
@@ -72,6 +85,7 @@ dependencies() {
 
 check "gofmt" gofmt_clean
 check "file lengths" lengths
+check "traps of scripts" traps
 check "go mod tidy" go mod tidy -diff
 check "the dependencies of CONTRIBUTING.md are current" dependencies
 check "go vet" go vet ./...

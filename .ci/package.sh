@@ -43,6 +43,7 @@ QTOP_DIST=$targets .ci/dist.sh
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
 
 # Man pages and completions are the same for every target: the program for this machine writes them, in
 # an empty environment, so that no variable of the builder can change them.

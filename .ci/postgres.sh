@@ -22,7 +22,7 @@ installed() {
 	if bin=$(command -v postgres 2>/dev/null) && usable "$(dirname "$bin")"; then return 0; fi
 	if bin=$(pg_config --bindir 2>/dev/null) && usable "$bin"; then return 0; fi
 	# Debian, RPM, openSUSE, Alpine, source, Homebrew, Postgres.app, EDB, MacPorts,
-	# NixOS: the places that qtop itself looks at (pgclient/embedded/places.go).
+	# NixOS: the places that qtop itself looks at (pgclient/embedded/candidates.go).
 	for bin in \
 		/usr/lib/postgresql/*/bin /usr/pgsql-*/bin /usr/lib64/pgsql/bin /usr/lib/postgresql*/bin \
 		/usr/libexec/postgresql* /usr/local/pgsql/bin /usr/local/lib/postgresql*/bin \
@@ -70,14 +70,18 @@ may_install() {
 # removed afterwards, so that a package that somebody installs later creates one as usual.
 install_debian() {
 	dropin=/etc/postgresql-common/createcluster.d
+	trap remove_dropin EXIT
+	trap 'exit 1' HUP INT TERM
 	$as_root mkdir -p "$dropin"
 	echo "create_main_cluster = false" | $as_root tee "$dropin/qtop.conf" >/dev/null
 	status=0
 	{ $as_root apt-get update -q && $as_root env DEBIAN_FRONTEND=noninteractive \
 		apt-get install -y -q --no-install-recommends postgresql; } >&2 || status=$?
+	return $status
+}
+remove_dropin() {
 	$as_root rm -f "$dropin/qtop.conf"
 	$as_root rmdir "$dropin" 2>/dev/null || true # not empty: the admin's own
-	return $status
 }
 
 installed && exit 0

@@ -18,6 +18,7 @@ cd "$(dirname "$0")/.."
 # with it. The tests below use the standard library that is built here.
 probe=$(mktemp -d)
 trap 'rm -rf "$probe"' EXIT
+trap 'exit 1' HUP INT TERM
 printf 'package main\n\nfunc main() {}\n' >"$probe/main.go"
 race=
 if CGO_ENABLED=1 go run -race "$probe/main.go" >"$probe/out" 2>&1; then

@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
+trap 'exit 1' HUP INT TERM
 
 if go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./... >"$out" 2>&1; then
 	echo "govulncheck: no known vulnerability is called"

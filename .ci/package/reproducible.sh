@@ -8,6 +8,7 @@ cd "$(dirname "$0")/../.."
 [ -z "$(git status --porcelain 2>/dev/null)" ] || echo "reproducible: files that are not committed are not compared" >&2
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
 
 git clone -q . "$work/one"
 git clone -q . "$work/another folder"
