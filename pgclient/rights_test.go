@@ -2,6 +2,7 @@ package pgclient_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,31 @@ func TestAMissingRightNamesLoginAndRole(t *testing.T) {
 	_, err = c.Plan(t.Context(), queue.Request{Action: queue.ActResume, Targets: []string{"1"}, Reason: "r"})
 	kind(t, queue.KindPermission, err)
 	require.Contains(t, err.Error(), login)
+}
+
+// Without the right to read the snapshot or a payload, the reason names the role in force and the
+// GRANT, as every refusal does.
+func TestUnreadableSnapshotNamesTheRoleInForce(t *testing.T) {
+	w := newWorld(t)
+	app := pgtest.Login(t, w.db)
+	login, viewer := pgtest.Login(t, w.db, app), w.client("queue_viewer")
+	w.exec("ALTER ROLE " + login + " SET role = " + app)
+	remedy := "the role " + app + ", with whose rights the login works, needs one of the roles dead_letter_operator, queue_viewer, workflow_admin; as the login that ran migrate up: GRANT one of them TO " + app
+	c := open(t, pgclient.Options{DSN: w.db.DSN(login), Actor: "ann"})
+	s, err := c.Snapshot(t.Context(), 0)
+	require.NoError(t, err)
+	require.Equal(t, queue.KindPermission, s.Refused.Kind)
+	require.Contains(t, s.Refused.Do.String(), remedy)
+	require.Contains(t, s.Missing["all"].String(), "login "+login+" lacks a right: ")
+	require.Contains(t, s.Missing["all"].String(), remedy)
+	_, _, err = c.SnapshotAt(t.Context(), time.Now(), 0)
+	kind(t, queue.KindPermission, err)
+	require.Contains(t, err.Error(), "login "+login+" lacks a right: ")
+	require.Contains(t, err.Error(), remedy)
+
+	hook := w.die(deadLetter{"order", "https://hooks.acme.test/a", "HTTP_503", time.Minute})[0]
+	w.exec("REVOKE EXECUTE ON FUNCTION public.fn_payload_masked FROM queue_viewer")
+	require.Regexp(t, "^this payload may not be read: login .* lacks a right: .*the login needs one of the roles dead_letter_operator, workflow_admin; as the login", w.detail(viewer, hook).PayloadWhyNot.String())
 }
 
 // A session shows the roles whose rights are in force, not those of which the login is a member.

@@ -12,7 +12,6 @@ import (
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/pgclient/schema"
 )
 
 // Snapshot reads the snapshot that all consoles share. It is at most maxAge old, except while
@@ -44,12 +43,14 @@ func (c *Client) snapshot(ctx context.Context, maxAge time.Duration) (queue.Snap
 	var refused *queue.Error
 	switch {
 	case errors.Is(err, errMisfit) && errors.As(err, &refused):
-		return c.bareSnapshot(ctx, refused.What.String()+": "+refused.Do.String())
+		return c.bareSnapshot(ctx, refused)
 	case pgerror.NoFunction(err):
-		return c.bareSnapshot(ctx, "fn_queue_snapshot is not installed: run qtop migrate up")
-	case errors.As(err, &pg) && pg.Code == "42501":
-		prefix, _ := schema.RolePrefix(ctx, c.look)
-		return c.bareSnapshot(ctx, "this login may not read the snapshot of the queues (fn_queue_snapshot): it needs the role "+prefix+"queue_viewer")
+		return c.bareSnapshot(ctx, queue.NewError(queue.KindFailed, "fn_queue_snapshot is not installed", "", "run qtop migrate up"))
+	case conn != nil && errors.As(err, &pg) && pg.Code == "42501":
+		conn.Release()
+		if errors.As(pgerror.Translate(c.read.Explain(err)), &refused) {
+			return c.bareSnapshot(ctx, refused)
+		}
 	}
 	if err != nil {
 		return s, pgerror.Translate(err)
@@ -86,11 +87,6 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 	err = c.read.QueryRow(ctx, "SELECT taken_at, took_ms::float8, body, first_at FROM public.fn_queue_picture_at($1::timestamptz, $2::int)", at, steps).
 		Scan(&taken, &took, &body, &oldest)
 	c.Note(ctx, err)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "42501" {
-		prefix, _ := schema.RolePrefix(ctx, c.read)
-		return s, first, queue.NewError(queue.KindPermission, "this login may not read stored snapshots", "SQLSTATE "+pg.Code, "it needs the role "+prefix+"queue_viewer").Because(err)
-	}
 	if err != nil {
 		return s, first, pgerror.Translate(err)
 	}
@@ -153,8 +149,8 @@ func forgetRegistrations(s *queue.Snapshot) {
 
 // bareSnapshot returns what can be shown of a server without the schema, or with a schema that
 // this login may not read: the server's identity, and what is missing.
-func (c *Client) bareSnapshot(ctx context.Context, lack string) (queue.Snapshot, error) {
-	s := queue.Snapshot{Missing: map[string]queue.Text{"all": queue.Clean(lack)}}
+func (c *Client) bareSnapshot(ctx context.Context, refused *queue.Error) (queue.Snapshot, error) {
+	s := queue.Snapshot{Refused: refused, Missing: map[string]queue.Text{"all": queue.Clean(refused.What.String() + ": " + refused.Do.String())}}
 	conn, err := c.look.Acquire(ctx)
 	if err != nil {
 		return s, pgerror.Translate(err)

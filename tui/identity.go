@@ -34,10 +34,9 @@ func (i *identity) receive(msg sessionMsg) {
 	}
 }
 
-// lacks returns the role that the login would need for an action; "" if the
-// login has the right.
+// lacks says which role is missing for an action that this session may not use, and to whom.
 func (i *identity) lacks(a queue.Action) string {
-	return i.session.User.String() + " lacks the role " + cmp.Or(i.session.Needs[a.ID], a.Role)
+	return i.session.Holder() + " lacks the role " + cmp.Or(i.session.Needs[a.ID], a.Role)
 }
 
 // shared reports whether a name is a shared account such as root, which does

@@ -93,7 +93,7 @@ func (m *deck) offHere(a queue.Action) string {
 	if !ok || l.Role == "" || slices.Contains(s.Roles, l.Role) {
 		return ""
 	}
-	return "loop " + l.Name + " needs the role " + l.Role + ", which " + s.User.String() + " lacks"
+	return "loop " + l.Name + ": " + s.Holder() + " lacks the role " + l.Role
 }
 
 // loopRefusal returns why an action on a loop of this process is refused, or "".

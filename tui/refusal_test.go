@@ -75,7 +75,7 @@ func TestRefusedByTheRowBeforeADialog(t *testing.T) {
 		{pane: queue.PaneHost, key: queue.ActHostStart, want: "loop tick is already running"},
 		{pane: queue.PaneHost, there: onRow("sender"), key: queue.ActHostDrain, want: "loop sender is not running"},
 		{pane: queue.PaneHost, there: onRow("sender"), key: queue.ActHostStop, want: "loop sender is not running"},
-		{pane: queue.PaneHost, before: func(w *walker) { w.host.st.Loops[3].Role = "webhook_worker" }, there: onRow("sender"), key: queue.ActHostStart, want: "Start is off: loop sender needs the role webhook_worker, which demo_operator lacks"},
+		{pane: queue.PaneHost, before: func(w *walker) { w.host.st.Loops[3].Role = "webhook_worker" }, there: onRow("sender"), key: queue.ActHostStart, want: "Start is off: loop sender: demo_operator lacks the role webhook_worker"},
 		{pane: queue.PaneNotify, keys: []string{"G"}, key: queue.ActNotifyRequeue, want: "R needs a FAILED row"},
 		{pane: queue.PaneAlerts, key: queue.ActQuarantineRetry, want: "not about a row in quarantine"},
 		{pane: queue.PaneExecutors, before: func(w *walker) { w.store.snap.Alerts = nil }, key: queue.ActAck, want: "is not silent"},

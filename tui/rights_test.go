@@ -56,6 +56,22 @@ func TestKeysWithoutRights(t *testing.T) {
 	}
 }
 
+// Where a login works with the rights of another role, a key that is off names that role: a GRANT to
+// the login would have no effect.
+func TestKeysOfTheRoleInForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWalker(t, walkSeed)
+		defer w.close()
+		s := w.m.me.session
+		s.InForce = queue.Clean("app_ops")
+		s.Rights[queue.ActRequeue] = false
+		w.exec(w.m.open(queue.PaneDead))
+		w.settle()
+		w.press(keyOf(actions.Registry().ByID(queue.ActRequeue).Key))
+		require.Equal(t, "Requeue is off: the role app_ops, with whose rights demo_operator works, lacks the role dead_letter_operator", w.m.notice.text)
+	})
+}
+
 // hinted reports whether the footer shows the key of an action as not
 // available.
 func hinted(m *root, a queue.Action) bool {

@@ -51,7 +51,7 @@ func TestMetricsOfTheDatabase(t *testing.T) {
 	require.Equal(t, when.FindString(first), when.FindString(another()), "hosts share the snapshot")
 
 	denied := served("dot_executor")()
-	require.Regexp(t, `qtop_database_readable\{reason="[^"]*it needs the role queue_viewer"\} 0\n`, denied)
+	require.Regexp(t, `qtop_database_readable\{reason="login \S+ lacks a right: [^"]*the login needs one of the roles dead_letter_operator, queue_viewer, workflow_admin; [^"]*GRANT one of them TO [^"]*"\} 0\n`, denied)
 	require.NotContains(t, denied, "qtop_database_dead_letters_open")
 	require.Contains(t, denied, "qtop_loop_running")
 }

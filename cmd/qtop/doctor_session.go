@@ -19,7 +19,7 @@ import (
 // one.
 func elsewhereFindings(ctx context.Context, x patient) []finding {
 	s, err := x.client.Snapshot(ctx, 0)
-	if err != nil || !s.Missing["all"].Empty() {
+	if err != nil || s.Refused != nil {
 		return nil // hostFinding reports it
 	}
 	var out []finding
@@ -83,8 +83,8 @@ func hostFinding(ctx context.Context, x patient) []finding {
 	switch {
 	case err != nil:
 		return []finding{{"bad", "snapshot", queue.Said(err), ""}}
-	case !s.Missing["all"].Empty():
-		return []finding{{"note", "snapshot", s.Missing["all"], "GRANT " + x.roles("queue_viewer") + " TO " + x.grantee() + ", where a person looks with it; a host or a producer needs none"}}
+	case s.Refused != nil:
+		return []finding{{"note", "snapshot", s.Refused.What, s.Refused.Do.String() + queue.Choose(s.Refused.Kind == queue.KindPermission, ", where a person looks with it; a host or a producer needs none", "")}}
 	}
 	out := []finding{{"ok", "hosts", queue.Clean(fmt.Sprintf("%d alive", s.Flow.HostsAlive)), ""}}
 	if s.Flow.HostsAlive == 0 {

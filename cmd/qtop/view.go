@@ -103,12 +103,8 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 // returns an error, where the console would show the reasons.
 func snapshot(ctx context.Context, c *pgclient.Client) (queue.Snapshot, error) {
 	s, err := c.Snapshot(ctx, 0)
-	if lack := s.Missing["all"].String(); err == nil && lack != "" {
-		kind := queue.KindFailed
-		if strings.Contains(lack, "needs the role") {
-			kind = queue.KindPermission
-		}
-		return s, &queue.Error{Kind: kind, What: queue.Clean(lack)}
+	if err == nil && s.Refused != nil {
+		return s, s.Refused
 	}
 	return s, err
 }

@@ -1,12 +1,12 @@
 package lists
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -36,8 +36,7 @@ func payload(ctx context.Context, db *pgpool.Pool, kind, id string, whole bool) 
 	var pg *pgconn.PgError
 	switch {
 	case errors.As(err, &pg) && pg.Code == "42501":
-		_, do, _ := db.Lacks(ctx, "fn_payload_masked")
-		out.whyNot = queue.Clean("this login may not read payloads: " + cmp.Or(do, "it needs the role queue_viewer"))
+		out.whyNot = queue.Clean("this payload may not be read: " + pgerror.Translate(err).Error())
 	case errors.As(err, &pg) && (pg.Code == "54000" || pg.Code == "57014"), err != nil && within.Err() != nil && ctx.Err() == nil:
 		out.whyNot = queue.Clean("the secrets in this payload could not be masked in time, so it is not shown; V reveals it")
 	case err != nil:

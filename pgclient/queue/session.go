@@ -26,6 +26,15 @@ type Session struct {
 	Needs  map[ActionID]string
 }
 
+// Holder names whose rights are in force, for a text: the login, or the role with whose rights it
+// works. A GRANT to anyone else has no effect.
+func (s *Session) Holder() string {
+	if s.InForce.Empty() {
+		return s.User.String()
+	}
+	return "the role " + s.InForce.String() + ", with whose rights " + s.User.String() + " works,"
+}
+
 // Link is the state of a console's connection to the database.
 type Link struct {
 	State   string  // connecting, live, polling, lost

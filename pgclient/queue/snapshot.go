@@ -39,6 +39,10 @@ type Snapshot struct {
 	// or a right is missing.
 	Missing map[string]Text `json:"missing,omitempty"`
 
+	// Refused is why no section could be read, with its kind and its remedy; Missing has its text
+	// under "all". nil = sections were read.
+	Refused *Error `json:"-"`
+
 	// MonitoringOff is true if a flag with a threshold of silence is 1,000,000 s or more: silence
 	// then raises no alert, and every pane shows a warning (source document DP4 §7).
 	MonitoringOff bool `json:"monitoring_off"`
