@@ -27,7 +27,7 @@ func (m *root) status() views.Status {
 	case m.chord:
 		s.Left = "g" + m.display.theme.G.Ellipsis
 	case m.notice.text != "":
-		s.Left, s.Bad = m.notice.shown(), m.notice.bad
+		s.Left, s.Bad, s.Message = m.notice.shown(), m.notice.bad, true
 	case m.saving != nil:
 		s.Left = m.saving.status(m.display.theme.G.Ellipsis)
 	default:

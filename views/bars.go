@@ -80,13 +80,39 @@ type Status struct {
 	Left       string
 	Right      []string // the text on the right in several lengths, longest first; the longest that fits is drawn
 	Bad        bool     // the text on the left is a refusal or an error
+	Message    bool     // the text on the left is not cut: where it is longer than the line, it goes on over the body
 	Production bool
+}
+
+// bar returns the style of the status line.
+func (s Status) bar(th theme.Theme) theme.Style { return queue.Choose(s.Production, th.Alarm, th.Bar) }
+
+// Lines draws the status line, in several lines if a message needs them; the upper ones cover the end
+// of the body, of which there are most lines. Each line has exactly w cells.
+func (s Status) Lines(e Env, w, most int) []string {
+	th := e.Theme
+	lead, style := " ", s.bar(th)
+	if s.Bad {
+		lead, style = " "+th.G.Warning+" ", th.Caution
+	}
+	margin, text := theme.Width(lead), theme.Safe(s.Left)
+	if !s.Message || margin+theme.Width(text) <= w {
+		return []string{s.Line(e, w)}
+	}
+	parts := wrap(text, w-margin)
+	if len(parts) > 1+most {
+		parts = append(parts[:most], strings.Join(parts[most:], " "))
+	}
+	for i, part := range parts {
+		parts[i] = style.Paint(th.Left(queue.Choose(i == 0, lead, strings.Repeat(" ", margin))+part, w))
+	}
+	return parts
 }
 
 // Line draws the status line in exactly w cells.
 func (s Status) Line(e Env, w int) string {
 	th := e.Theme
-	bar := queue.Choose(s.Production, th.Alarm, th.Bar)
+	bar := s.bar(th)
 	left, right := theme.Safe(s.Left), ""
 	for _, form := range s.Right {
 		right = " " + theme.Safe(form) + " "

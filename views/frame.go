@@ -40,7 +40,8 @@ func (x Screen) Draw(e Env, s Size, body func(Size) []string) string {
 	if x.Problem.Text != "" {
 		foot = x.Problem.Line(e, s.W)
 	}
-	lines = append(lines, x.Status.Line(e, s.W), foot)
+	status := x.Status.Lines(e, s.W, l.Body.H)
+	lines = append(lines[:len(lines)+1-len(status)], append(status, foot)...)
 	return e.Theme.Twins(strings.Join(lines, "\n"))
 }
 

@@ -37,7 +37,7 @@ func Overview(st OverviewState, e Env, size Size) OverviewView {
 	}
 	s := st.Snapshot
 	if why, ok := s.Missing["all"]; ok { // shown once, instead of under every heading
-		return view(stack([]section{{missing: why.String()}}, st.Cursor, e, size))
+		return OverviewView{Lines: noteLines(e, why.String(), size.W)}
 	}
 	if size.W < twoColumns {
 		left := append(urgentSections(s, e, size.W, st.Expanded), flow(s, e, size.W, 1, false))

@@ -228,7 +228,18 @@ func noteLines(e Env, note string, w int) []string {
 	if note == "" {
 		return nil
 	}
-	return []string{warningLine(e, "not in this snapshot: "+note, w)}
+	const most = 5 // at 60 columns the remedy of a missing right is whole
+	th := e.Theme
+	lead := th.G.Warning + " "
+	lines := wrap("not in this snapshot: "+theme.Safe(note), w-2-theme.Width(lead))
+	if len(lines) > most {
+		lines = append(lines[:most-1], strings.Join(lines[most-1:], " "))
+	}
+	for i, line := range lines {
+		lines[i] = th.Cut(" "+th.Warning.Paint(th.Cut(lead+line, w-2)), w)
+		lead = strings.Repeat(" ", theme.Width(lead))
+	}
+	return lines
 }
 
 // warningLine returns a line of w cells that says what is wrong with the lines below it.
