@@ -234,6 +234,7 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 	if o.dryRun && r.Reason == "" {
 		r.Reason = "dry run"
 	}
+	r.Unseen = !o.dryRun && (o.yes || a.headless())
 	plan, err := do.Plan(ctx, r)
 	if err != nil {
 		return err

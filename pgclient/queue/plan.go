@@ -17,6 +17,7 @@ type Request struct {
 	Actor   string            // the person whom the audit row names
 	Reason  string
 	Confirm string // the name that a printed command gives as --confirm; "" = none
+	Unseen  bool   // the plan is applied without being shown (--yes): what only the preview needs is not computed
 	Whole   bool   // reveal the complete payload, however large; otherwise its first PayloadShown characters
 }
 
