@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +27,34 @@ func idleHost(t *testing.T) *Host {
 	h, err := New(client, Options{ID: "idle"})
 	require.NoError(t, err)
 	return h
+}
+
+// /readyz returns why the host is not ready, safe to print, whatever the text.
+func TestReadyzIsSafeToPrint(t *testing.T) {
+	t.Parallel()
+	h := idleHost(t)
+	addr, err := h.ServeMetrics(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	body := func() string {
+		resp, err := http.Get("http://" + addr.String() + "/readyz")
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+		require.Equal(t, "text/plain; charset=utf-8", resp.Header.Get("Content-Type"))
+		return string(text)
+	}
+	raw := "gone \x1b]0;x\a \u009b31m \u202e \xff\nX-Injected: yes"
+	for _, hold := range []func(){func() { h.waits.Store(&raw) }, func() { h.row.refused.Store(&raw) }} {
+		hold()
+		said, ended := strings.CutSuffix(body(), "\n")
+		require.True(t, ended)
+		require.Contains(t, said, "gone ")
+		require.Equal(t, queue.Clean(raw).String(), said)
+		require.NotContains(t, said, "\n")
+		require.NotContains(t, said, "\x1b")
+	}
 }
 
 // docs/sizing.md has a row for each metric of qtop, and no others.

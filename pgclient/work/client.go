@@ -36,8 +36,11 @@ func (c *Client) call(ctx context.Context, sql string, args ...any) (string, err
 	defer cancel()
 	var r pgscan.Refusal
 	err := c.pool.QueryRow(ctx, sql, args...).Scan(&r)
-	return r.Reason, pgerror.Translate(err)
+	return said(r.Reason), pgerror.Translate(err)
 }
+
+// said makes a text of the database safe for a log, /readyz and a screen, with passwords masked.
+func said(text string) string { return queue.Clean(pgerror.Mask(text)).String() }
 
 // Registered is the answer to the registration of a host.
 type Registered struct {
@@ -63,6 +66,7 @@ func (c *Client) HostRegister(ctx context.Context, id, instance, version string,
 	defer cancel()
 	err = c.pool.QueryRow(ctx, "SELECT public.fn_queue_host_register($1::text, $2::uuid, $3::text, $4::text[], NULLIF($5::text, ''))",
 		id, instance, version, loops, c.tag()).Scan(&r)
+	r.Reason = said(r.Reason)
 	return r, pgerror.Translate(err)
 }
 
@@ -76,7 +80,7 @@ func (c *Client) HostHeartbeat(ctx context.Context, id, instance string, loops [
 		At time.Time `json:"at"`
 	}
 	err = c.pool.QueryRow(ctx, "SELECT public.fn_queue_host_beat($1::text, $2::uuid, $3::text[], $4::int, $5::jsonb)", id, instance, loops, inFlight, progress).Scan(&r)
-	return r.At, r.Reason, pgerror.Translate(err)
+	return r.At, said(r.Reason), pgerror.Translate(err)
 }
 
 // ClockStepped records in the history that the server's clock was set forward by this much; a

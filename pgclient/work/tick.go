@@ -104,7 +104,7 @@ func ParseTick(raw []byte) (TickResult, error) {
 		return TickResult{}, err
 	}
 	res := TickResult{
-		Ran: body.Ran, Quick: body.Quick, Skipped: body.Skipped, Reason: body.Reason, Failed: body.Failed, Error: body.Error,
+		Ran: body.Ran, Quick: body.Quick, Skipped: body.Skipped, Reason: said(body.Reason), Failed: body.Failed, Error: said(body.Error),
 		TookMS: body.TookMS, AuditID: body.AuditID, Result: map[string]int64{}, Raw: raw,
 	}
 	for k, v := range body.Result {
