@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/qtop/qtop/pgclient/parseid"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -159,13 +160,13 @@ func (b *Builder) term(f *queue.Filter, t queue.Term, v queue.Value) string {
 			return same
 		}
 		if c.Distinct != "" && b.open {
-			return "(" + c.Expr + ")::text = ANY (ARRAY(" + c.Distinct + " AND v ILIKE " + b.Arg(like(v)) + "))"
+			return "(" + c.Expr + ")::text = ANY (ARRAY(" + c.Distinct + " AND v" + ilike(v) + b.Arg(like(v)) + "))"
 		}
-		pattern := b.Arg(like(v))
+		pattern := ilike(v) + b.Arg(like(v))
 		if c.Shown != "" {
-			return "(" + textOf(c) + " ILIKE " + pattern + " OR " + c.Shown + " ILIKE " + pattern + ")"
+			return "(" + textOf(c) + pattern + " OR (" + c.Shown + ")" + pattern + ")"
 		}
-		return textOf(c) + " ILIKE " + pattern
+		return textOf(c) + pattern
 	case queue.OpEq:
 		if c.Shown != "" {
 			return "(" + b.same(c, v.Raw) + " OR " + c.Shown + " = " + b.Arg(v.Raw) + ")"
@@ -191,14 +192,24 @@ func (b *Builder) contains(fields []string, v queue.Value) string {
 			continue
 		}
 		if pattern == "" {
-			pattern = b.Arg("%" + like(v) + "%")
+			pattern = ilike(v) + b.Arg("%"+like(v)+"%")
 		}
-		alts = append(alts, textOf(c)+" ILIKE "+pattern)
+		alts = append(alts, textOf(c)+pattern)
 		if c.Shown != "" {
-			alts = append(alts, c.Shown+" ILIKE "+pattern)
+			alts = append(alts, "("+c.Shown+")"+pattern)
 		}
 	}
 	return anyOf(alts)
+}
+
+// ilike returns the operator that compares a text with the pattern of a value in any case. ASCII is
+// compared by its own rules, because in the language of a Turkish database i is not the small letter of
+// I; other letters are compared by the rules of the database.
+func ilike(v queue.Value) string {
+	if strings.ContainsFunc(v.Raw, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return " ILIKE "
+	}
+	return ` COLLATE "C" ILIKE `
 }
 
 // textOf returns the SQL of the text of a column, in which NULL is the empty string.
