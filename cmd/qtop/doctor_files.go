@@ -40,8 +40,11 @@ func fileFindings(_ context.Context, x patient) (all []finding) {
 	return all
 }
 
+// shownHosts is the greatest number of hosts that a finding names.
+const shownHosts = 5
+
 // signingFindings lists the webhook subscriptions whose requests a live host
-// cannot sign.
+// cannot sign, or could not sign at the next delivery.
 func signingFindings(ctx context.Context, x patient) (all []finding) {
 	faults, hosts, err := inspect.SigningFaults(ctx, x.client)
 	if err != nil {
@@ -59,6 +62,19 @@ func signingFindings(ctx context.Context, x patient) (all []finding) {
 		// note.
 		state := queue.Choose(len(of[f.Subscription]) >= hosts, "bad", "note")
 		all = append(all, finding{state, "signing", queue.Clean(fmt.Sprintf("host %s sends nothing of subscription %d: %s", f.Host, f.Subscription, f.What)), f.Do.String()})
+	}
+	unknown, err := inspect.UnknownSecrets(ctx, x.client)
+	if err != nil {
+		return []finding{x.unread("signing", err)}
+	}
+	for _, u := range unknown {
+		who := "host " + texts(u.Hosts[:min(len(u.Hosts), shownHosts)])
+		if more := len(u.Hosts) - shownHosts; more > 0 {
+			who += fmt.Sprintf(" and %d more", more)
+		}
+		all = append(all, finding{queue.Choose(u.Nowhere, "bad", "note"), "signing", queue.Clean(fmt.Sprintf("%s cannot sign with secret_ref %q, which %s: the first is %d", who, u.Ref,
+			queue.Plural(u.Subscriptions, "active webhook subscription names", "active webhook subscriptions name"), u.First)),
+			"add it to delivery.secrets of the host, or qtop webhook rotate-secret ID --secret-ref REF --reason R to sign with one that it has"})
 	}
 	unsigned, err := inspect.Unsigned(ctx, x.client)
 	if err != nil {

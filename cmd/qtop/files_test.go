@@ -216,6 +216,44 @@ func TestDoctorNamesSigning(t *testing.T) {
 	require.Regexp(t, `bad +signing +host a sends nothing of subscription 7`, string(out), "no other host has it")
 }
 
+// The doctor names a secret that hosts lack before a delivery fails, once per host.
+func TestDoctorNamesSecretsThatHostsLack(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	exec := func(sql string) {
+		t.Helper()
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	exec(`INSERT INTO public.subscriptions (event_type, callback_url, active, verified, secret_ref) VALUES
+		('a', 'https://a.example/h', true, true, 'acme'), ('b', 'https://a.example/h', true, true, 'acme'), ('c', 'https://a.example/h', false, true, 'gone')`)
+	beat := func(host, progress string) {
+		exec(`INSERT INTO public.queue_host (host_id, instance, version, loops, progress) VALUES ('` + host + `', gen_random_uuid(), '', '{webhook_worker}', '{"webhook_worker": ` + progress + `}')
+			ON CONFLICT (host_id) DO UPDATE SET progress = excluded.progress, last_seen_at = now()`)
+	}
+	login := operator(t, db)
+	doctor := func() string {
+		out, _ := qtop(t, db.DSN(login), "doctor").CombinedOutput()
+		return string(out)
+	}
+	says := `signing +host a cannot sign with secret_ref "acme", which 2 active webhook subscriptions name: the first is 1 +add it to delivery.secrets`
+	beat("a", `{"secrets": []}`)
+	out := doctor()
+	require.Regexp(t, `bad +`+says, out)
+	require.NotContains(t, out, "gone", "nothing is sent for it")
+	beat("b", `{"secrets": ["acme"]}`)
+	require.Regexp(t, `note +`+says, doctor())
+	beat("b", `{}`)
+	require.Regexp(t, `note +`+says, doctor(), "an older host does not report its secrets")
+	beat("a", `{"secrets": [], "unsigned": [{"subscription": 1, "what": "no such secret", "do": "add it"}]}`)
+	out = doctor()
+	require.Contains(t, out, "host a sends nothing of subscription 1: no such secret")
+	require.NotContains(t, out, "cannot sign with")
+	beat("a", `{"secrets": ["acme"]}`)
+	require.Regexp(t, `ok +signing`, doctor())
+}
+
 // The doctor names jobs of an older release whose due time never comes.
 func TestDoctorNamesJobsThatAreNeverDue(t *testing.T) {
 	t.Parallel()

@@ -34,6 +34,31 @@ func SigningFaults(ctx context.Context, c *pgclient.Client) (faults []SigningFau
 	return faults, hosts, pgerror.Translate(err)
 }
 
+// UnknownSecret is a secret that active webhook subscriptions name and with which live hosts cannot sign.
+type UnknownSecret struct {
+	Ref           string
+	Subscriptions int          // active webhook subscriptions that name it
+	First         int64        // the first of these
+	Hosts         []queue.Text // live hosts that cannot sign with it, and are in no [SigningFault] of it
+	Nowhere       bool         // no live host that sends webhooks can sign with it
+}
+
+// UnknownSecrets returns up to 20 secrets that hosts would miss at the next delivery, as they report
+// them; [SigningFaults] knows only deliveries that were tried.
+func UnknownSecrets(ctx context.Context, c *pgclient.Client) ([]UnknownSecret, error) {
+	return read[UnknownSecret](ctx, c, `WITH named AS (
+			SELECT s.secret_ref, count(*)::int AS n, min(s.id) AS first, array_agg(s.id) AS ids FROM public.subscriptions s
+			WHERE s.active AND s.secret_ref IS NOT NULL GROUP BY 1
+		), missed AS (
+			SELECT n.secret_ref, n.n, n.first,
+				ARRAY(SELECT h.host_id FROM public.v_webhook_host_secrets h WHERE n.secret_ref <> ALL (h.secret_refs)
+					AND NOT EXISTS (SELECT FROM public.v_signing_fault f WHERE f.host_id = h.host_id AND f.subscription_id = ANY (n.ids)) ORDER BY 1) AS hosts,
+				NOT EXISTS (SELECT FROM public.v_webhook_host_secrets h WHERE n.secret_ref <> ALL (h.secret_refs) IS NOT TRUE) AS nowhere
+			FROM named n
+		)
+		SELECT m.secret_ref, m.n, m.first, m.hosts, m.nowhere FROM missed m WHERE m.hosts <> '{}' ORDER BY m.secret_ref LIMIT 20`)
+}
+
 // Unsigned returns the number of active webhook subscriptions without a secret.
 func Unsigned(ctx context.Context, c *pgclient.Client) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
