@@ -1,6 +1,7 @@
 package views
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -53,7 +54,7 @@ func DeadGroups(s *queue.Snapshot) Source {
 			{Name: "endpoint", Column: "endpoint", Less: func(i, j int) bool { return rows[i].Endpoint.String() < rows[j].Endpoint.String() }},
 		},
 		Empty: []string{"No dead letter is open.", "Jobs, webhooks and events that fail for good appear here, grouped by cause."},
-		Note:  missing(s, "dead_groups"), Stored: true,
+		Note:  cmp.Or(missing(s, "dead_groups"), MoreGroups(s.OrEmpty().DeadMore)), Stored: true,
 	}.with(List[queue.DeadGroup]{
 		Name: "dlq-groups", Rows: rows, ID: GroupID, Title: func(g queue.DeadGroup) string { return g.Code.String() + " at " + names[GroupID(g)] }, First: "code endpoint subscription_id open first_at last_at source domain",
 		Filter: "code endpoint kind=source subscription=subscription_id domain source open age",
@@ -116,9 +117,7 @@ func DeadPane(s *queue.Snapshot) Source {
 		}
 		return export(i)
 	}
-	if src.Note == "" {
-		src.Note = more + "; enter on \"other groups\" lists all dead letters, to filter by code and endpoint"
-	}
+	src.Note = cmp.Or(missing(s, "dead_groups"), more+"; enter on \"other groups\" lists all dead letters, to filter by code and endpoint")
 	return src
 }
 

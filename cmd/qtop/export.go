@@ -86,9 +86,10 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 	a.unsure.Store(queue.Choose(file == "", "the export is not whole", "no file was written"))
 	x := queue.Export{List: list, Query: queue.Query{Filter: o.filter, ID: o.id}, Limit: o.limit, Format: format}
 	var done queue.Exported
+	lacks := ""
 	write := func(w io.Writer) (err error) {
 		if list.Kind == "" {
-			if err = snapshotRows(ctx, client, &x); err != nil {
+			if lacks, err = snapshotRows(ctx, client, &x); err != nil {
 				return err
 			}
 		}
@@ -111,25 +112,29 @@ func (a *app) export(ctx context.Context, name, file string, format queue.Export
 	a.unsure.Store("the export is whole")
 	cut := queue.Choose(done.Cut && done.Rows == o.limit, ", cut by --limit", "")
 	fmt.Fprintf(a.errs, "qtop: %s, %s%s%s\n", list.Name, done, cut, where)
+	if lacks != "" {
+		a.warning(queue.Error{What: queue.Clean("the export lacks " + lacks)})
+	}
 	return nil
 }
 
-// snapshotRows sets the rows of an export of a list that is part of the snapshot.
-func snapshotRows(ctx context.Context, c *pgclient.Client, x *queue.Export) error {
+// snapshotRows sets the rows of an export of a list that is part of the snapshot; lacks says what the
+// snapshot lacks of it, "" = nothing.
+func snapshotRows(ctx context.Context, c *pgclient.Client, x *queue.Export) (lacks string, err error) {
 	list := x.List
 	s, err := snapshot(ctx, c)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if list.Name == "dlq-groups" {
 		if err := c.EveryDeadGroup(ctx, &s); err != nil {
-			return err
+			return "", err
 		}
 	}
 	src := views.SnapshotTable(list.Name, &s)
 	f, err := queue.ParseFilter(x.Query.Filter, src.Fields)
 	if err != nil {
-		return filtersql.Error(err)
+		return "", filtersql.Error(err)
 	}
 	order := views.Arrange(src, 0, func(i int) bool {
 		return f.Empty() || f.Match(func(name string) (any, bool) { return src.Field(i, name) }, s.TakenAt)
@@ -141,5 +146,5 @@ func snapshotRows(ctx context.Context, c *pgclient.Client, x *queue.Export) erro
 			x.Total = n
 		}
 	}
-	return nil
+	return src.Note, nil
 }

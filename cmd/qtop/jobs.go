@@ -194,11 +194,7 @@ func showLeases(ctx context.Context, a *app, c *pgclient.Client, _ viewOptions) 
 func (a *writer) moreLeases(s queue.Snapshot, webhooks queue.Page) {
 	say := func(of string, shown, atLeast int64) {
 		line := fmt.Sprintf("%d of %s leases on %s", shown, queue.Choose(atLeast > shown, views.PlainBound(atLeast, true), "more"), of)
-		if a.output == "table" {
-			a.printf("%s\n", line)
-			return
-		}
-		a.warning(queue.Error{What: queue.Clean("the list has " + line)})
+		a.leftOut(line, "the list has "+line)
 	}
 	if more, n := s.MoreLeases(); more {
 		say("jobs", int64(len(s.JobLeases)), n)

@@ -21,6 +21,7 @@ func showNotifications(ctx context.Context, a *app, c *pgclient.Client, o viewOp
 	n := *queue.Of[*queue.Notifications](p)
 	n.Groups, n.Failures, n.Log = list(n.Groups), list(n.Failures), list(n.Log)
 	if a.asJSON(n) {
+		a.groupsLeftOut(&n)
 		return nil
 	}
 	a.printf("%d staged: %d due, %s waiting for more (debounce %ds); %d failed; a document from %s\n", n.Waiting, n.Due(),
@@ -37,6 +38,7 @@ func showNotifications(ctx context.Context, a *app, c *pgclient.Client, o viewOp
 	if len(n.Groups) > 0 {
 		fmt.Fprintln(a.out)
 		a.table(src, "notifications")
+		a.groupsLeftOut(&n)
 	}
 	if len(n.Log) > 0 {
 		fmt.Fprintln(a.out)
@@ -46,6 +48,14 @@ func showNotifications(ctx context.Context, a *app, c *pgclient.Client, o viewOp
 		}
 	}
 	return nil
+}
+
+// groupsLeftOut says how many of the staged groups are listed, if there may be more.
+func (a *writer) groupsLeftOut(n *queue.Notifications) {
+	if shown := int64(len(n.Groups)); n.GroupsBound {
+		line := fmt.Sprintf("%d of %s groups", shown, views.PlainBound(shown, true))
+		a.leftOut(line, "the list has "+line)
+	}
 }
 
 func notificationsCmd(a *app) *cobra.Command {

@@ -52,6 +52,7 @@ func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) erro
 	op := queue.Of[*queue.OperationDetail](p)
 	op.Items = list(op.Items)
 	if a.asJSON(op) {
+		a.itemsOfTotal(op, p)
 		return nil
 	}
 	a.printf("operation %d  %s  %s by %s since %s\nselection, claimed: %s\nreason %s\nrate %s/s, brake %d %%, canary %d\n", op.ID, queue.Clean(string(op.Kind)), queue.Clean(string(op.State)), op.StateBy,
@@ -68,8 +69,13 @@ func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) erro
 	a.printf("ended %s: %d done, %d skipped, %d failed, %d undone\nrequeued %d, sent %d, settled %d\nfirst attempts: %d ok / %d failed, %d not settled\n", views.PlainProgress(op.Operation),
 		op.Done, op.Skipped, op.Failed, op.Undone, op.Requeued, op.Sent, op.Done, op.FirstOK, op.FirstFailed, op.Unknown())
 	a.table(views.OperationItems(op.Items), "operation-items")
+	a.itemsOfTotal(op, p)
+	return nil
+}
+
+// itemsOfTotal says how many of the items of an operation are listed, if there are more.
+func (a *writer) itemsOfTotal(op *queue.OperationDetail, p queue.Page) {
 	if p.Next != "" {
 		a.ofTotal(len(op.Items), p)
 	}
-	return nil
 }

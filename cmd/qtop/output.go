@@ -153,7 +153,20 @@ func (a *writer) rows(src views.Source, list string) int {
 	}
 	heads, rows := src.Table(list)
 	a.answer(src.Exported(list, all), heads, rows)
+	if src.Note != "" {
+		a.leftOut("not in this list: "+src.Note, "the list lacks "+src.Note)
+	}
 	return len(rows)
+}
+
+// leftOut says what a list leaves out: below a table with the words below, else with the words warning
+// on standard error.
+func (a *writer) leftOut(below, warning string) {
+	if a.output == "table" {
+		a.printf("%s\n", below)
+		return
+	}
+	a.warning(queue.Error{What: queue.Clean(warning)})
 }
 
 // table prints one list of a source below earlier lines of the answer. The
@@ -163,11 +176,11 @@ func (a *writer) table(src views.Source, list string) {
 	a.print(nil, heads, rows)
 }
 
-// ofTotal prints below a table how many of the matching rows it shows, if
-// there are more.
+// ofTotal says how many of the matching rows a list shows, if there are more.
 func (a *writer) ofTotal(rows int, p queue.Page) {
-	if a.output == "table" && int64(rows) < p.Total {
-		a.printf("%d of %s\n", rows, views.PlainBound(p.Total, p.TotalBound))
+	if p.TotalBound || int64(rows) < p.Total {
+		line := fmt.Sprintf("%d of %s", rows, views.PlainBound(p.Total, p.TotalBound))
+		a.leftOut(line, "the list has "+line+" rows")
 	}
 }
 
