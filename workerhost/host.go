@@ -142,6 +142,8 @@ func (o Options) Check() error {
 		switch {
 		case builtIn(kind):
 			bad("this job kind is built in", "handlers, kind "+kind, "give your handler another kind")
+		case !handler.IsKind(kind): // no such job can be enqueued
+			bad("kind is not the name of a job kind", "handlers, kind "+queue.Clean(kind).Cut(100).String(), handler.KindForm)
 		case o.Handlers[kind] == nil:
 			bad("the handler is nil", "handlers, kind "+kind, "set a handler or remove the entry")
 		}

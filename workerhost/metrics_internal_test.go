@@ -1,6 +1,7 @@
 package workerhost
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost/handler"
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
@@ -27,6 +29,26 @@ func idleHost(t *testing.T) *Host {
 	h, err := New(client, Options{ID: "idle"})
 	require.NoError(t, err)
 	return h
+}
+
+// A handler of a kind that no job can have is refused: it would never run, and a list of long kinds
+// does not fit into the host's row.
+func TestHandlerOfNoJobKindIsRefused(t *testing.T) {
+	t.Parallel()
+	does := handler.Func(func(context.Context, handler.Job) error { return nil })
+	for kind, ok := range map[string]bool{
+		"kg.reindex": true, strings.Repeat("k", 100): true, strings.Repeat("k", 101): false, "": false, "1st": false, "a b": false, "\x1b[2J": false,
+	} {
+		err := Options{ID: "h", Handlers: map[string]handler.Handler{kind: does}}.Check()
+		if ok {
+			require.NoError(t, err, kind)
+			continue
+		}
+		require.ErrorContains(t, err, "kind is not the name of a job kind (handlers, kind", kind)
+		require.ErrorContains(t, err, handler.KindForm, kind)
+		require.NotContains(t, err.Error(), "\x1b")
+		require.Equal(t, queue.KindConfig, queue.KindOf(err))
+	}
 }
 
 // /readyz returns why the host is not ready, safe to print, whatever the text.

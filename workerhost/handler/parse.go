@@ -19,13 +19,20 @@ type Spec struct {
 	Timeout time.Duration // of one attempt; 0 = until its context ends
 }
 
+// KindForm says what the name of a job kind looks like.
+const KindForm = "begin with A-Z or a-z, then letters, digits and _ . : - (at most 100)"
+
+var kindForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.:-]{0,99}$`) // the same check as in job_lane
+
+// IsKind reports whether a text can be the name of a job kind.
+func IsKind(text string) bool { return kindForm.MatchString(text) }
+
 // Parse makes the handlers, by job kind. Its error joins all problems, each one line and a
 // *queue.Error of KindConfig. s sends the requests of handlers with a URL; s may be nil if no
 // handler has a URL.
 func Parse(specs []Spec, s *sender.Sender) (map[string]Handler, error) {
 	all := make(map[string]Handler, len(specs))
-	entries := make(map[string]int, len(specs))                   // index of the spec that binds the kind
-	form := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.:-]{0,99}$`) // the same check as in job_lane
+	entries := make(map[string]int, len(specs)) // index of the spec that binds the kind
 	var problems []error
 	for i, spec := range specs {
 		bad := func(what, do string) {
@@ -38,8 +45,8 @@ func Parse(specs []Spec, s *sender.Sender) (map[string]Handler, error) {
 		switch first, again := entries[spec.Kind]; {
 		case spec.Kind == "":
 			bad("kind is missing", "name the job kind that this entry works on")
-		case !form.MatchString(spec.Kind):
-			bad("kind is not the name of a job kind", "begin with A-Z or a-z, then letters, digits and _ . : - (at most 100)")
+		case !IsKind(spec.Kind):
+			bad("kind is not the name of a job kind", KindForm)
 		case again:
 			bad(fmt.Sprintf("kind is bound already by entry %d", first), "keep one of them")
 		default:
