@@ -41,18 +41,20 @@ timeout=20m
 # of each package by the names of their tests.
 draws='/views(/|$)'
 
+# go test runs no vet of its own below: make lint runs go vet, with more checks.
+
 # drawn PACKAGE…: the tests that need no race detector.
 drawn() {
 	go list -f '{{.ImportPath}} {{.Dir}}' "$@" >"$probe/packages" || return
 	pure=$(awk '{ print $1 }' "$probe/packages" | grep -E "$draws" || true)
 	code=0
 	# shellcheck disable=SC2086 # one word each
-	[ -z "$pure" ] || CGO_ENABLED=0 go test -json -p 2 -timeout "$timeout" -trimpath $pure || code=$?
+	[ -z "$pure" ] || CGO_ENABLED=0 go test -json -vet=off -p 2 -timeout "$timeout" -trimpath $pure || code=$?
 	while read -r package dir; do
 		files=$(grep -lx '//go:build !race' "$dir"/*_test.go 2>/dev/null) || continue
 		# shellcheck disable=SC2086 # one word each
 		names=$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $files | paste -s -d '|' -)
-		CGO_ENABLED=0 go test -json -timeout "$timeout" -trimpath -run "^($names)\$" "$package" </dev/null || code=$?
+		CGO_ENABLED=0 go test -json -vet=off -timeout "$timeout" -trimpath -run "^($names)\$" "$package" </dev/null || code=$?
 	done <"$probe/packages"
 	return "$code"
 }
@@ -61,7 +63,7 @@ drawn() {
 raced() {
 	# shellcheck disable=SC2046 # one word each
 	set -- $(go list "$@" | grep -Ev "$draws")
-	[ $# -eq 0 ] || CGO_ENABLED=1 go test -json -p 2 -timeout "$timeout" -race "$@"
+	[ $# -eq 0 ] || CGO_ENABLED=1 go test -json -vet=off -p 2 -timeout "$timeout" -race "$@"
 }
 
 # run LABEL: one pass over the packages. The exit code is go's own, kept in a
@@ -75,7 +77,7 @@ run() {
 			drawn "$@" 2>&1 || status=$?
 			raced "$@" 2>&1 || status=$?
 		else
-			CGO_ENABLED=0 go test -json -p 2 -timeout "$timeout" "$@" 2>&1 || status=$?
+			CGO_ENABLED=0 go test -json -vet=off -p 2 -timeout "$timeout" "$@" 2>&1 || status=$?
 		fi
 		echo "$status" >"$probe/status"
 	} | awk -f .ci/testlog.awk
