@@ -60,11 +60,12 @@ WHERE c.relnamespace = 'public'::regnamespace AND COALESCE(p.relname, c.relname)
 	AND NOT g.tgisinternal AND g.tgparentid = 0 AND format('%s on %s', g.tgname, c.relname) <> ALL ($3::text[])
 	AND NOT (c.relispartition AND g.tgname = format('trg_%s_no_truncate', c.relname)::name)`
 
-// leavesSQL finds partitions that were detached, are UNLOGGED, or lost their trigger
-// against TRUNCATE. $1 are the names of tables.
+// leavesSQL finds partitions that were detached, are UNLOGGED, lost their trigger against TRUNCATE, or
+// refuse rows that their table accepts: by a constraint, a NOT NULL or a unique index that only the
+// partition has. $1 are the names of tables.
 const leavesSQL = `
 WITH p AS (SELECT c.oid, c.relname AS name, c.relowner FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'p' AND c.relname = ANY ($1::text[])),
-leaf AS MATERIALIZED (SELECT c.oid, c.relname AS name, c.relispartition, c.relpersistence, p.name AS parent, substring(c.relname, length(p.name) + 2) AS part
+leaf AS MATERIALIZED (SELECT c.oid, c.relname AS name, c.relispartition, c.relpersistence, p.name AS parent, p.oid AS table_oid, substring(c.relname, length(p.name) + 2) AS part
 	FROM p JOIN pg_class c ON c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND c.relowner = p.relowner AND starts_with(c.relname, p.name || '_')
 	WHERE substring(c.relname, length(p.name) + 2) ~ '^(default|[0-9]{4}_[0-9]{2}(_[0-9]{2})?)$')
 SELECT format('table %s', l.name), format('is no partition of %s: its rows are not seen', l.parent),
@@ -78,7 +79,31 @@ SELECT format('trigger %s on %s', g.name, l.name), CASE WHEN t.oid IS NULL THEN 
 	CASE WHEN t.oid IS NULL THEN format('CREATE TRIGGER %I BEFORE TRUNCATE ON public.%I FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change()', g.name, l.name)
 		ELSE format('ALTER TABLE public.%I ENABLE TRIGGER %I', l.name, g.name) END
 FROM leaf l CROSS JOIN LATERAL (SELECT format('trg_%s_no_truncate', l.name) AS name) g LEFT JOIN pg_trigger t ON t.tgrelid = l.oid AND t.tgname = g.name::name
-WHERE l.part <> 'default' AND (t.oid IS NULL OR t.tgenabled NOT IN ('O', 'A'))`
+WHERE l.part <> 'default' AND (t.oid IS NULL OR t.tgenabled NOT IN ('O', 'A'))
+UNION ALL
+SELECT format('constraint %s on %s', o.conname, l.name), format('is not qtop''s: %s', regexp_replace(pg_get_constraintdef(o.oid), '\s*\n\s*', ' ', 'g')),
+	format('ALTER TABLE public.%I DROP CONSTRAINT %I', l.name, o.conname)
+FROM leaf l JOIN pg_constraint o ON o.conrelid = l.oid
+WHERE l.relispartition AND o.contype IN ('c', 'p', 'u', 'x', 'f') AND o.conparentid = 0 AND o.coninhcount = 0
+UNION ALL
+SELECT format('column %s.%s', l.name, a.attname), 'is NOT NULL, which it is not in ' || l.parent, format('ALTER TABLE public.%I ALTER COLUMN %I DROP NOT NULL', l.name, a.attname)
+FROM leaf l JOIN pg_attribute a ON a.attrelid = l.oid AND a.attnotnull JOIN pg_attribute t ON t.attrelid = l.table_oid AND t.attname = a.attname
+WHERE l.relispartition AND a.attnum > 0 AND NOT t.attnotnull
+UNION ALL
+SELECT format('index %s on %s', c.relname, l.name), format('is not qtop''s: %s', pg_get_indexdef(i.indexrelid)), format('DROP INDEX public.%I', c.relname)
+FROM leaf l JOIN pg_index i ON i.indrelid = l.oid AND i.indisunique JOIN pg_class c ON c.oid = i.indexrelid
+WHERE l.relispartition AND NOT c.relispartition AND NOT EXISTS (SELECT FROM pg_constraint o WHERE o.conindid = i.indexrelid)`
+
+// storedSQL finds columns of the tables $1 and of their partitions that cannot be compressed or stored
+// outside of the row: PostgreSQL refuses a row that does not fit into a page.
+const storedSQL = `
+SELECT format('column %s.%s', c.relname, a.attname), 'is stored PLAIN: a row with more than 8 kB is refused',
+	format('ALTER TABLE public.%I ALTER COLUMN %I SET STORAGE %s', c.relname, a.attname, CASE y.typstorage WHEN 'm' THEN 'MAIN' WHEN 'e' THEN 'EXTERNAL' ELSE 'EXTENDED' END)
+FROM pg_class c LEFT JOIN pg_inherits i ON c.relispartition AND i.inhrelid = c.oid LEFT JOIN pg_class p ON p.oid = i.inhparent
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped JOIN pg_type y ON y.oid = a.atttypid
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND COALESCE(p.relname, c.relname) = ANY ($1::text[])
+	AND a.attstorage = 'p' AND y.typstorage <> 'p'
+	AND NOT EXISTS (SELECT FROM pg_attribute t WHERE t.attrelid = p.oid AND t.attname = a.attname AND t.attstorage = 'p') -- the statement for the table changes its partitions too`
 
 // schemaSQL finds roles of qtop ($1) that may not use schema public, and the owner ($2) if it may not
 // create the coming partitions there.
@@ -178,6 +203,9 @@ func (r *Release) tableDifferences(ctx context.Context, q querier, set roleSet, 
 		return nil, nil, err
 	}
 	if err := look(leavesSQL, names); err != nil {
+		return nil, nil, err
+	}
+	if err := look(storedSQL, names); err != nil {
 		return nil, nil, err
 	}
 	slices.SortFunc(out, func(a, b Difference) int { // types first: how a constraint is printed depends on its type
