@@ -31,7 +31,7 @@ func doctorCmd(a *app) *cobra.Command {
 				rows = append(rows, []string{f.State, f.Check, f.Found.String(), f.Remedy})
 				bad = bad || f.State == "bad"
 			}
-			a.print(all, []string{"STATE", "CHECK", "FOUND", "REMEDY"}, rows)
+			a.print(all, []string{"STATE", "CHECK", "FOUND", remedyHead}, rows)
 			if bad {
 				return &exitError{1}
 			}

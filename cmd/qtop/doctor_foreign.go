@@ -8,8 +8,9 @@ import (
 )
 
 // foreignFindings lists objects that other owners have put on the queue's
-// tables or beside its functions, and roles that could create objects in the
-// schemas of the queue.
+// tables or beside its functions, publications that stop their changes, roles
+// that could create objects in the schemas of the queue, and those that have
+// rights on its objects beside the roles of qtop.
 func foreignFindings(ctx context.Context, x patient) []finding {
 	found, err := inspect.ForeignObjects(ctx, x.client)
 	if err != nil {

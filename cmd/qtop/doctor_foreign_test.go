@@ -43,6 +43,12 @@ func TestDoctorOnForeignObjects(t *testing.T) {
 		"CREATE RULE away AS ON INSERT TO public.subscriptions WHERE new.id = 0 DO INSTEAD NOTHING",
 		"CREATE POLICY mine ON public.dot_config USING (true)", "ALTER TABLE public.dot_config ENABLE ROW LEVEL SECURITY",
 		"CREATE TABLE public.more () INHERITS (public.queue_heartbeat)", "ALTER TABLE public.more OWNER TO " + eve,
+		"CREATE TABLE public.above (mark_id bigint NOT NULL)", "ALTER TABLE public.above OWNER TO " + eve, "ALTER TABLE public.queue_mark INHERIT public.above",
+		"CREATE PUBLICATION whole FOR ALL TABLES", "ALTER TABLE public.dead_letters REPLICA IDENTITY NOTHING",
+		"CREATE PUBLICATION part FOR TABLE public.job_queue WHERE (status = 'queued'), public.queue_host (version)",
+		"CREATE PUBLICATION fits FOR TABLE public.consumer_registry (consumer_id, enabled) WHERE (consumer_id = 'x')",
+		"GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA public TO " + eve + "; GRANT UPDATE (value) ON public.dot_config TO " + eve,
+		"GRANT EXECUTE ON FUNCTION public.fn_job_ack(uuid[], uuid[]) TO " + eve,
 		"CREATE FUNCTION public.fn_queue_mark(character varying, text) RETURNS int LANGUAGE sql AS 'SELECT 1'",
 		"ALTER FUNCTION public.fn_queue_mark(character varying, text) OWNER TO " + eve,
 		"CREATE FUNCTION public.heard() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'",
@@ -56,15 +62,31 @@ func TestDoctorOnForeignObjects(t *testing.T) {
 		"bad trigger spy on public.events calls public.spy() of " + eve + ":", "bad rule away on public.subscriptions rewrites statements:",
 		"bad row security on public.dot_config (mine):", "bad public.more of " + eve + " inherits from public.queue_heartbeat:",
 		"bad function public.fn_queue_mark(character varying,text) of " + eve + " has the name of one of ours:",
+		"bad public.queue_mark inherits from public.above of " + eve + ": statements on that table",
+		"bad publication whole publishes changes of public.queue_counter_recent: PostgreSQL refuses every UPDATE and DELETE of its rows, because it has no replica identity",
+		"bad publication part publishes changes of public.job_queue: PostgreSQL refuses every UPDATE and DELETE of its rows, because the filter or the columns",
+		"bad publication part publishes changes of public.queue_host: PostgreSQL refuses",
+		"note " + eve + " has INSERT, SELECT, UPDATE on public.consumer_registry, public.dead_letter_open, public.dead_letter_requeues and ",
+		"note " + eve + " has EXECUTE on public.fn_job_ack(uuid[],uuid[]) of the queue itself",
 		"note event trigger heard calls public.heard() of postgres:", "note everybody may create in schema public:", "note " + eve + " may create in schema public:",
 	} {
 		require.Contains(t, lines, says)
 	}
-	require.Len(t, remedies, 8)
+	for of, fails := range map[string]string{"whole": "DELETE FROM public.queue_counter_recent", "part": "UPDATE public.queue_host SET version = version"} {
+		_, err := admin.Exec(t.Context(), fails)
+		require.ErrorContains(t, err, "ERROR: cannot ", of)
+	}
+	require.NotContains(t, lines, "publication fits")
+	require.Len(t, remedies, 18)
+	table, _ := qtop(t, db.DSN(login), "doctor").Output()
+	for _, sql := range remedies {
+		require.Contains(t, string(table), sql, "not cut")
+	}
 	for _, sql := range remedies { // each remedy is a statement, some with a condition at the end
 		exec(strings.TrimSuffix(sql, ", where it is not meant"))
 	}
 	exec("DROP POLICY mine ON public.dot_config")
+	exec("DELETE FROM public.queue_counter_recent")
 	lines, _ = doctor()
 	require.Equal(t, "ok no object of others shadows the queue's own, and nobody else may create objects in its schemas\n", lines)
 }

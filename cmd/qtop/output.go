@@ -76,6 +76,10 @@ func (a *writer) asJSON(v any) bool {
 // list returns the rows, but never nil: an empty list is [] in JSON.
 func list[T any](rows []T) []T { return append([]T{}, rows...) }
 
+// remedyHead is the head of the last column of findings. Its statements are to be pasted, and one that is
+// cut could run in part.
+const remedyHead = "REMEDY"
+
 // print writes v as JSON, or the rows as a table below the column heads.
 func (a *writer) print(v any, heads []string, rows [][]string) {
 	if a.asJSON(v) {
@@ -96,8 +100,9 @@ func (a *writer) print(v any, heads []string, rows [][]string) {
 	}
 	for _, r := range rows {
 		for i, c := range r {
-			if len(c) > queue.CellMost { // a text has at least as many bytes as cells, so shorter ones need no measuring
-				r[i] = ansi.Truncate(c, queue.CellMost, cut)
+			most := queue.Choose(heads[i] == remedyHead, queue.LineMost, queue.CellMost)
+			if len(c) > most { // a text has at least as many bytes as cells, so shorter ones need no measuring
+				r[i] = ansi.Truncate(c, most, cut)
 			}
 		}
 	}

@@ -7,7 +7,9 @@ import (
 	"context"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/pgclient/schema"
 )
 
 // Foreign is an object that does not belong to qtop and that changes, or could change, what
@@ -19,7 +21,7 @@ type Foreign struct {
 }
 
 // foreignSQL considers an object qtop's if the owner of the queue's tables owns it in schema
-// public.
+// public. $1 are the roles of qtop.
 const foreignSQL = `
 WITH o AS (SELECT c.relowner AS owner FROM pg_class c WHERE c.oid = to_regclass('public.job_queue')),
 ours AS (SELECT c.* FROM pg_class c JOIN o ON o.owner = c.relowner WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v'))
@@ -45,6 +47,23 @@ SELECT bad, what, remedy FROM (
 	FROM pg_inherits i JOIN ours c ON c.oid = i.inhparent AND c.relkind IN ('r', 'p') JOIN pg_class h ON h.oid = i.inhrelid CROSS JOIN o
 	WHERE NOT h.relispartition OR h.relowner <> o.owner
 	UNION ALL
+	SELECT 4, true, format('%s inherits from %s of %I: statements on that table read and change rows of the queue with the rights on that table alone', c.oid::regclass, h.oid::regclass, pg_get_userbyid(h.relowner)),
+		CASE WHEN c.relispartition THEN format('ALTER TABLE %s DETACH PARTITION %s', h.oid::regclass, c.oid::regclass) ELSE format('ALTER TABLE %s NO INHERIT %s', c.oid::regclass, h.oid::regclass) END
+	FROM pg_inherits i JOIN ours c ON c.oid = i.inhrelid AND c.relkind IN ('r', 'p') JOIN pg_class h ON h.oid = i.inhparent CROSS JOIN o
+	WHERE NOT c.relispartition OR h.relowner <> o.owner
+	UNION ALL
+	SELECT 4, true, format('publication %I publishes changes of %s: PostgreSQL refuses every UPDATE and DELETE of its rows, because %s', b.pubname, c.oid::regclass,
+			CASE WHEN k.columns IS NULL THEN 'it has no replica identity' ELSE 'the filter or the columns of the publication do not fit its replica identity' END),
+		CASE WHEN k.columns IS NOT NULL THEN format('ALTER PUBLICATION %I DROP TABLE %s', b.pubname, c.oid::regclass) ELSE format('ALTER TABLE %s REPLICA IDENTITY %s', c.oid::regclass,
+			CASE WHEN EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary) THEN 'DEFAULT' ELSE 'FULL' END) END
+	FROM pg_publication b JOIN pg_publication_tables m ON m.pubname = b.pubname AND m.schemaname = 'public' JOIN ours c ON c.relname = m.tablename
+	CROSS JOIN LATERAL (SELECT CASE c.relreplident WHEN 'f' THEN ARRAY(SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+		ELSE (SELECT i.indkey::int2[] FROM pg_index i WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END) END) k (columns)
+	LEFT JOIN pg_publication_rel r ON r.prpubid = b.oid AND r.prrelid = c.oid
+	WHERE (b.pubupdate OR b.pubdelete) AND (k.columns IS NULL OR NOT k.columns <@ COALESCE(r.prattrs::int2[], k.columns)
+		OR r.prqual IS NOT NULL AND r.prattrs IS NULL AND EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_publication_rel'::regclass AND d.objid = r.oid
+			AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid AND d.refobjsubid > 0 AND d.refobjsubid::int2 <> ALL (k.columns)))
+	UNION ALL
 	SELECT 5, true, format('function %s of %I has the name of one of ours: a call that gives its arguments by name or without their types could meet it, or fail',
 			p.oid::regprocedure, pg_get_userbyid(p.proowner)),
 		format('DROP FUNCTION %s', p.oid::regprocedure)
@@ -62,10 +81,26 @@ SELECT bad, what, remedy FROM (
 	FROM pg_namespace n CROSS JOIN LATERAL aclexplode(COALESCE(n.nspacl, acldefault('n', n.nspowner))) a CROSS JOIN o
 	WHERE n.nspname IN ('public', 'cron') AND a.privilege_type = 'CREATE' AND a.grantee <> o.owner
 		AND pg_get_userbyid(a.grantee) <> 'pg_database_owner' AND NOT COALESCE((SELECT r.rolsuper FROM pg_roles r WHERE r.oid = a.grantee), false)
+	UNION ALL
+	SELECT 8, false, format('%I has %s on %s%s of the queue itself, not by a role of qtop: no check compares such rights, and what is done with them is not audited',
+			g.grantee, g.privileges, array_to_string(g.names[:3], ', '), CASE WHEN cardinality(g.names) > 3 THEN format(' and %s more', cardinality(g.names) - 3) ELSE '' END),
+		format('REVOKE ALL ON %s %s FROM %I CASCADE, where it is not meant', g.kind, array_to_string(g.names, ', '), g.grantee)
+	FROM (SELECT x.kind, r.rolname AS grantee, string_agg(DISTINCT x.privilege, ', ' ORDER BY x.privilege) AS privileges, array_agg(DISTINCT x.name ORDER BY x.name) AS names
+		FROM (SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass::text, a.privilege_type, a.grantee
+			FROM pg_class c JOIN o ON o.owner = c.relowner CROSS JOIN LATERAL (SELECT c.relacl UNION ALL SELECT t.attacl FROM pg_attribute t WHERE t.attrelid = c.oid) l (acl) CROSS JOIN LATERAL aclexplode(l.acl) a
+			WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S')
+			UNION ALL
+			SELECT 'FUNCTION', p.oid::regprocedure::text, a.privilege_type, a.grantee
+			FROM pg_proc p JOIN o ON o.owner = p.proowner CROSS JOIN LATERAL aclexplode(p.proacl) a WHERE p.pronamespace = 'public'::regnamespace) x (kind, name, privilege, grantee)
+		JOIN pg_roles r ON r.oid = x.grantee WHERE r.rolname::text <> ALL ($1::text[]) AND NOT r.rolsuper GROUP BY x.kind, r.rolname) g
 ) s ORDER BY place, what LIMIT 100`
 
-// ForeignObjects returns up to 100 objects that others made in or for qtop's schema, those that can
-// change what qtop does first.
+// ForeignObjects returns up to 100 objects that others made in or for qtop's schema, and rights that
+// others have on its objects, what changes what qtop does now first.
 func ForeignObjects(ctx context.Context, c *pgclient.Client) ([]Foreign, error) {
-	return read[Foreign](ctx, c, foreignSQL)
+	_, roles, err := schema.WholeSet(ctx, c.Read())
+	if err != nil {
+		return nil, pgerror.Translate(err)
+	}
+	return read[Foreign](ctx, c, foreignSQL, roles)
 }
