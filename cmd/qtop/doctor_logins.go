@@ -242,6 +242,16 @@ func wideFindings(l inspect.Login) []finding {
 		out = append(out, finding{"note", "wide login", queue.Clean(l.Name.String() + " has " + strings.Join(extra, ", ") + ", which its work with qtop does not need"),
 			"ALTER ROLE " + l.Quoted.String() + " NO" + strings.Join(extra, " NO")})
 	}
+	if len(l.Predefined) > 0 {
+		roles := strings.Join(l.Predefined, ", ")
+		out = append(out, finding{"note", "wide login", queue.Clean(l.Name.String() + " is a member of " + roles + ": the roles of qtop do not limit what it reads or changes"),
+			"REVOKE " + roles + " FROM " + l.Quoted.String() + ", or from the group through which it has it"})
+	}
+	if len(l.Hands) > 0 && !l.Migrates && !slices.Contains(l.Attributes, "CREATEROLE") {
+		roles := strings.Join(l.Hands, ", ")
+		out = append(out, finding{"note", "wide login", queue.Clean(l.Name.String() + " may give others " + roles + " (ADMIN OPTION)"),
+			"REVOKE ADMIN OPTION FOR " + roles + " FROM " + l.Quoted.String() + ", or from the group through which it has it"})
+	}
 	var works, administers []string
 	for _, r := range l.Roles {
 		switch r {

@@ -145,19 +145,25 @@ func TestDoctorNamesRolesWithTheirPrefix(t *testing.T) {
 	admin, err := pgsession.Connect(t.Context(), s.DSN("postgres", "postgres"))
 	require.NoError(t, err)
 	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
-	_, err = admin.Exec(t.Context(), "CREATE ROLE vic LOGIN")
+	_, err = admin.Exec(t.Context(), "CREATE ROLE vic LOGIN; CREATE ROLE ada LOGIN; CREATE ROLE backup; GRANT pg_read_all_data TO backup; GRANT backup, pg_write_all_data TO ada; GRANT stg_queue_viewer, stg_webhook_worker TO ada WITH ADMIN OPTION")
 	require.NoError(t, err)
 	bare := regexp.MustCompile(`\b(` + strings.Join(append(schema.Roles(), "queue_owner"), "|") + `)\b`)
-	granted := ""
+	found, granted := "", ""
 	for _, login := range []string{"vic", "postgres"} {
 		out, _ := qtop(t, s.DSN(login, "postgres"), "doctor", "-o", "json").Output()
 		var all []finding
 		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
 		for _, f := range all {
 			require.NotRegexp(t, bare, f.Check+": "+f.Found.String()+" | "+f.Remedy)
+			found += f.State + " " + f.Check + ": " + f.Found.String() + "\n"
 			granted += f.Remedy + "\n"
 		}
 	}
 	require.Contains(t, granted, "GRANT stg_queue_viewer TO the login")
 	require.Contains(t, granted, "ask with the role stg_queue_viewer")
+	// logins that may do more than the roles of qtop let them, or hand those on
+	require.Contains(t, found, "note wide login: ada is a member of pg_read_all_data, pg_write_all_data: the roles of qtop do not limit what it reads or changes\n")
+	require.Contains(t, granted, "REVOKE pg_read_all_data, pg_write_all_data FROM ada, or from the group through which it has it\n")
+	require.Contains(t, found, "note wide login: ada may give others stg_queue_viewer, stg_webhook_worker (ADMIN OPTION)\n")
+	require.Contains(t, granted, "REVOKE ADMIN OPTION FOR stg_queue_viewer, stg_webhook_worker FROM ada, or")
 }

@@ -20,6 +20,10 @@ const (
 	// lateReplay is how far a standby may be behind before the doctor reports
 	// the delay.
 	lateReplay = 10 * time.Second
+	// agedRows and tooAgedRows are the ages in transactions at which the doctor
+	// reports a database: autovacuum freezes rows at 200 million, and at 1.6 billion
+	// PostgreSQL itself does all it can (vacuum_failsafe_age).
+	agedRows, tooAgedRows = 1_000_000_000, 1_600_000_000
 )
 
 // diskFindings reports what fills the disk of the server, how full the disk is
@@ -38,7 +42,17 @@ func diskFindings(ctx context.Context, x patient) []finding {
 	if dir := s.DataDirectory.String(); dir != "" && (socket || backendHere(s)) {
 		free, total = room(dir)
 	}
-	return append(judgeDisk(s, followers, free, total), judgeReplication(s, followers)...)
+	return append(append(judgeDisk(s, followers, free, total), judgeAge(s)...), judgeReplication(s, followers)...)
+}
+
+// judgeAge judges how near the server is to the end of its transaction ids.
+func judgeAge(s inspect.ServerState) []finding {
+	if s.Age < agedRows {
+		return nil
+	}
+	return []finding{{queue.Choose(s.Age < tooAgedRows, "note", "bad"), "wraparound",
+		queue.Clean(fmt.Sprintf("the oldest rows of the database %s are %d million transactions old: at 2,147 million the server refuses every write", s.OldestDatabase, s.Age/1_000_000)),
+		"end what holds VACUUM up (qtop activity: old transactions, prepared ones, replication slots), then run VACUUM in that database, as a superuser"}}
 }
 
 // backendHere reports whether the process of this session runs on this machine: the kernel's

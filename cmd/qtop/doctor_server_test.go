@@ -202,6 +202,10 @@ func TestDoctorJudgesTheServer(t *testing.T) {
 	slot.Status = "lost"
 	require.Contains(t, said(judgeDisk(full, []inspect.Follower{slot}, 0, 0)), "bad the replication slot s has lost")
 	late := inspect.Follower{Name: queue.Clean("b"), Delay: time.Minute}
+	for age, says := range map[int64]string{200_000_000: "", 1_200_000_000: "note the oldest rows of the database ", 1_700_000_000: "bad the oldest rows of the database shop are 1700 million"} {
+		require.Contains(t, said(judgeAge(inspect.ServerState{OldestDatabase: queue.Clean("shop"), Age: age})), says)
+		require.Equal(t, says == "", said(judgeAge(inspect.ServerState{Age: age})) == "")
+	}
 	require.Contains(t, said(judgeReplication(full, []inspect.Follower{late})), "note the standby b is 1m0s and 0 bytes of WAL behind")
 	require.Contains(t, said(judgeReplication(full, []inspect.Follower{{Name: queue.Clean("b")}})), "ok 1 standby follows")
 	unseen := said(judgeReplication(full, []inspect.Follower{{Name: queue.Clean("b"), Unknown: true}}))

@@ -32,6 +32,8 @@ type Login struct {
 	Owner      queue.Text // the role that owns qtop's objects, quoted for a statement
 	Migrates   bool       // it can act as the owner of the database, and is no superuser
 	OwnsSchema bool       // it can act as Owner, or give itself that right, as migrate up does
+	Predefined []string   // roles of PostgreSQL of which it is a member, and with which it may do more to the queue than with qtop's; nil for a superuser
+	Hands      []string   // qtop's roles that it may grant to others, quoted for a statement; nil for a superuser
 }
 
 // members lists the roles that are members of one of qtop's roles, directly or through other roles,
@@ -83,7 +85,11 @@ func Logins(ctx context.Context, c *pgclient.Client) ([]Login, error) {
 			ARRAY(SELECT DISTINCT h.role::text FROM held h WHERE h.member = l.oid ORDER BY 1), l.rolname = session_user, quote_ident(($2::text[])[1]),
 			NOT l.rolsuper AND pg_has_role(l.oid, d.datdba, 'MEMBER'),
 			CASE WHEN current_setting('server_version_num')::int4 >= 160000 THEN pg_has_role(l.oid, o.oid, 'SET') ELSE l.rolcreaterole OR pg_has_role(l.oid, o.oid, 'MEMBER') END
-				OR pg_has_role(l.oid, o.oid, 'MEMBER WITH ADMIN OPTION')
+				OR pg_has_role(l.oid, o.oid, 'MEMBER WITH ADMIN OPTION'),
+			ARRAY(SELECT p.rolname::text FROM pg_catalog.pg_roles p WHERE NOT l.rolsuper AND pg_has_role(l.oid, p.oid, 'MEMBER')
+				AND p.rolname IN ('pg_read_all_data', 'pg_write_all_data', 'pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program') ORDER BY 1),
+			ARRAY(SELECT quote_ident(p.rolname) FROM pg_catalog.pg_roles p WHERE NOT l.rolsuper AND p.rolname::text = ANY ($2::text[])
+				AND pg_has_role(l.oid, p.oid, 'MEMBER WITH ADMIN OPTION') ORDER BY 1)
 		FROM login l, pg_catalog.pg_database d, pg_catalog.pg_roles o WHERE d.datname = current_database() AND o.rolname::text = ($2::text[])[1]
 		ORDER BY l.rolname = session_user DESC, l.rolname`)
 }

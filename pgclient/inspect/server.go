@@ -30,6 +30,10 @@ type ServerState struct {
 	// Cut says that this server is a standby and receives no WAL. False also if the login may not
 	// see this.
 	Cut bool
+	// OldestDatabase is the database of the server in which the oldest row version that is not frozen is
+	// the most transactions (or multixacts) old, and Age is that number.
+	OldestDatabase queue.Text
+	Age            int64
 }
 
 // Follower is a replication slot or a standby that lags behind.
@@ -55,7 +59,9 @@ func Server(ctx context.Context, c *pgclient.Client) (ServerState, error) {
 		current_setting('synchronous_standby_names'),
 		CASE WHEN pg_is_in_recovery() AND pg_last_wal_receive_lsn() IS DISTINCT FROM pg_last_wal_replay_lsn()
 			THEN greatest(clock_timestamp() - pg_last_xact_replay_timestamp(), interval '0') ELSE interval '0' END,
-		pg_is_in_recovery() AND NOT EXISTS (SELECT FROM pg_stat_wal_receiver w WHERE w.status IS NULL OR w.status = 'streaming')`)
+		pg_is_in_recovery() AND NOT EXISTS (SELECT FROM pg_stat_wal_receiver w WHERE w.status IS NULL OR w.status = 'streaming'),
+		x.datname::text, x.age
+		FROM (SELECT d.datname, greatest(age(d.datfrozenxid), mxid_age(d.datminmxid))::bigint AS age FROM pg_database d ORDER BY 2 DESC, 1 LIMIT 1) x`)
 	if err != nil || len(all) == 0 {
 		return ServerState{}, err
 	}
