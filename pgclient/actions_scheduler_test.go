@@ -72,7 +72,10 @@ func TestPauseAndResume(t *testing.T) {
 	_, err = admin.Plan(context.Background(), queue.Request{Action: queue.ActTickPause, Targets: []string{"no_such"}, Reason: "r"})
 	require.ErrorContains(t, err, "there is no tick worker no_such")
 	viewer := w.client("queue_viewer")
-	_, err = viewer.Apply(context.Background(), plan(t, viewer, queue.Request{Action: queue.ActTickPause, Targets: []string{"lease_reaper"}, Reason: "r"}))
+	pause := queue.Request{Action: queue.ActTickPause, Targets: []string{"lease_reaper"}, Reason: "r"}
+	_, err = viewer.Plan(context.Background(), pause)
+	require.Equal(t, queue.KindPermission, queue.KindOf(err))
+	_, err = viewer.Apply(context.Background(), plan(t, admin, pause))
 	require.Equal(t, queue.KindPermission, queue.KindOf(err))
 }
 

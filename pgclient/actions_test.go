@@ -343,9 +343,9 @@ func TestMarkPlan(t *testing.T) {
 		kind(t, queue.KindUsage, err)
 	}
 	viewer := w.client("queue_viewer")
-	p, err := viewer.Plan(context.Background(), mark("x"))
-	require.NoError(t, err)
-	_, err = viewer.Apply(context.Background(), p)
+	_, err := viewer.Plan(context.Background(), mark("x"))
+	kind(t, queue.KindPermission, err)
+	_, err = viewer.Apply(context.Background(), plan(t, op, mark("x")))
 	kind(t, queue.KindPermission, err)
 	s, err := op.Snapshot(context.Background(), 0)
 	require.NoError(t, err)

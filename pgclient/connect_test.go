@@ -336,9 +336,11 @@ func TestErrorKinds(t *testing.T) {
 	_, err = open(t, pgclient.Options{DSN: strings.Replace(w.db.DSN(""), w.db.Name, "no_such_db", 1)}).Snapshot(ctx, 0)
 	kind(t, queue.KindUnavailable, err)
 
-	p, err := viewer.Plan(ctx, queue.Request{Action: queue.ActFlagSet, Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "4"}, Reason: "r"})
-	require.NoError(t, err)
-	_, err = viewer.Apply(ctx, p)
+	set := queue.Request{Action: queue.ActFlagSet, Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "4"}, Reason: "r"}
+	_, err = viewer.Plan(ctx, set)
+	kind(t, queue.KindPermission, err)
+	require.Contains(t, err.Error(), "role")
+	_, err = viewer.Apply(ctx, plan(t, w.client("workflow_admin"), set))
 	kind(t, queue.KindPermission, err)
 	require.Contains(t, err.Error(), "role")
 
@@ -375,7 +377,7 @@ func TestErrorKinds(t *testing.T) {
 	readonly := open(t, pgclient.Options{DSN: w.db.DSN(""), Actor: "ann", ReadOnly: true})
 	_, err = readonly.Snapshot(ctx, 0)
 	require.NoError(t, err)
-	p, err = readonly.Plan(ctx, queue.Request{Action: queue.ActFlagSet, Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "4"}, Reason: "r"})
+	p, err := readonly.Plan(ctx, queue.Request{Action: queue.ActFlagSet, Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "4"}, Reason: "r"})
 	require.NoError(t, err)
 	_, err = readonly.Apply(ctx, p)
 	kind(t, queue.KindFailed, err)

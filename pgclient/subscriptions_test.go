@@ -72,7 +72,9 @@ func TestEventSubscriptionsAndTheirShare(t *testing.T) {
 
 	viewer := w.client("queue_viewer")
 	require.Len(t, subscriptionsOf(t, viewer, "").Subscriptions, 10, "who may look sees them")
-	_, err = viewer.Apply(context.Background(), plan(t, viewer, mute))
+	_, err = viewer.Plan(context.Background(), mute)
+	kind(t, queue.KindPermission, err)
+	_, err = viewer.Apply(context.Background(), plan(t, c, mute))
 	kind(t, queue.KindPermission, err)
 	_, err = w.client("event_ingest_writer").List(context.Background(), queue.Query{Kind: queue.ListEventSubscriptions})
 	kind(t, queue.KindPermission, err)
