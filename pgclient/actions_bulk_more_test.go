@@ -57,6 +57,19 @@ func TestBulkLeavesOutUnknownIDs(t *testing.T) {
 	require.Equal(t, "there is no dead letter 999999, "+nobody, plan(t, op, ask("999999", nobody)).Refused)
 }
 
+// A filter that matches more dead letters than one call takes is refused with the way that takes more.
+func TestFilterOfTooManyDeadLetters(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
+		SELECT gen_random_uuid(), '{}', i, 'ROUTE_22P02', '', 'iu', 'iu_outbound_default' FROM generate_series(1, 100001) i`)
+	op := w.client("dead_letter_operator", "queue_viewer")
+	for _, action := range []queue.ActionID{queue.ActRequeue, queue.ActResolve} {
+		_, err := op.Plan(t.Context(), queue.Request{Action: action, Filter: "source:event", Reason: "r", Args: map[string]string{}})
+		require.Equal(t, queue.KindUsage, queue.KindOf(err), action)
+		require.ErrorContains(t, err, "more than 100000 dead letters of source event match", action)
+	}
+}
+
 // The operation records of very many filters the first ones; a reason that is too long is refused in
 // the preview.
 func TestBulkOfManyFilters(t *testing.T) {

@@ -3,6 +3,7 @@ package actions
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -332,6 +333,10 @@ func pastParticiple(a queue.ActionID) string {
 	}
 }
 
+// mostDeadLetters is the largest number of dead letters of one source that a function of the schema
+// takes in one call.
+const mostDeadLetters = 100_000
+
 // freeze returns the ids of the dead letters that match any of the filters now. An empty filter is
 // refused.
 func (c *Planner) freeze(ctx context.Context, filters []string) (ids []string, err error) {
@@ -344,9 +349,13 @@ func (c *Planner) freeze(ctx context.Context, filters []string) (ids []string, e
 	}
 	for i, b := range [...]*filtersql.Builder{s.Hooks, s.Jobs, s.Events} {
 		x := deadLetterSources()[i]
-		some, err := pgrow.Column[string](ctx, c.act, "SELECT '"+x.prefix+"' || "+x.id+" FROM "+b.From+b.Clause()+" ORDER BY "+x.id, b.Args...)
+		some, err := pgrow.Column[string](ctx, c.act, "SELECT '"+x.prefix+"' || "+x.id+" FROM "+b.From+b.Clause()+" ORDER BY "+x.id+fmt.Sprintf(" LIMIT %d", mostDeadLetters+1), b.Args...)
 		if err != nil {
 			return nil, err
+		}
+		if len(some) > mostDeadLetters {
+			return nil, queue.NewError(queue.KindUsage, fmt.Sprintf("more than %d dead letters of source %s match", mostDeadLetters, x.name), "--filter",
+				fmt.Sprintf("narrow the filter; qtop ops plan, and requeue with --rate, take up to %d", mostFrozen))
 		}
 		ids = append(ids, some...)
 	}
