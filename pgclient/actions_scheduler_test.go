@@ -120,4 +120,13 @@ func TestCronPlan(t *testing.T) {
 	res := apply(t, admin, p)
 	require.Positive(t, res.AuditID)
 	require.Len(t, res.Results, 6)
+
+	// Hosts leave the six tick workers to pg_cron: without its jobs nobody runs them.
+	const nobody = "queue.scheduler.mode is pg_cron: without these jobs nobody runs their tick workers"
+	w.exec("UPDATE public.queue_cron_job SET run_as = 'ops', installed_by = 'ann', installed_at = now()")
+	require.NotContains(t, lines(plan(t, admin, queue.Request{Action: queue.ActCronRemove, Reason: "tidy"})), nobody)
+	w.exec("UPDATE public.dot_config SET value = 'pg_cron' WHERE key = 'queue.scheduler.mode'")
+	require.Contains(t, lines(plan(t, admin, queue.Request{Action: queue.ActCronRemove, Reason: "tidy"})), nobody)
+	w.exec("UPDATE public.queue_cron_job SET run_as = NULL, installed_by = NULL, installed_at = NULL")
+	require.NotContains(t, lines(plan(t, admin, queue.Request{Action: queue.ActCronRemove, Reason: "tidy"})), nobody, "they are not installed")
 }

@@ -218,6 +218,15 @@ func planCron(ctx context.Context, c *Planner, p *queue.Plan) error {
 			addLine(p, "note", "these ticks are refused until %s is pg_cron or hybrid", queue.SchedulerMode)
 		}
 	}
+	if p.Request.Action == queue.ActCronRemove && slices.ContainsFunc(jobs, func(j queue.CronJob) bool { return !j.RunAs.Empty() }) {
+		var mode string
+		if err := c.act.QueryRow(ctx, "SELECT value FROM public.dot_config WHERE key = $1", queue.SchedulerMode).Scan(&mode); err != nil {
+			return err
+		}
+		if mode == "pg_cron" {
+			addLine(p, "note", "%s is pg_cron: without these jobs nobody runs their tick workers; before, let hosts run them: qtop flag set %[1]s external --reason R", queue.SchedulerMode)
+		}
+	}
 	for i, r := range p.Results {
 		if strings.HasPrefix(r.Outcome, "would_") {
 			p.Count++
