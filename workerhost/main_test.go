@@ -51,7 +51,7 @@ type childSpec struct {
 }
 
 // handlers returns the handlers of a worker process: "work" runs for a while, "long" for 5 s, "stuck"
-// never returns, and "kill" kills the process.
+// never returns, "kill" kills the process, and "command" starts one.
 func (s childSpec) handlers() (map[string]handler.Handler, error) {
 	if s.Ledger == "" {
 		return map[string]handler.Handler{}, nil
@@ -60,7 +60,12 @@ func (s childSpec) handlers() (map[string]handler.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	command, err := handler.Command([]string{"true"}, handler.CommandOptions{})
+	if err != nil {
+		return nil, err
+	}
 	return map[string]handler.Handler{
+		"command": command,
 		"work": handler.Func(func(_ context.Context, job handler.Job) error {
 			_, _ = fmt.Fprintln(ledger, "begin", job.ID)
 			time.Sleep(s.Took)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/qtop/qtop/pgclient/fileguard"
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/workerhost/sender"
 )
 
 // commandGrace is shorter than defaultGrace, so that a command that must be killed does not
@@ -49,7 +50,8 @@ const runVariable = "QTOP_RUN"
 // Exit code 0 means that the job succeeded; 64 and 65 (sysexits: usage, data) fail it
 // permanently. Every other exit code N is a failed attempt with the code EXIT_<N>. The code is
 // SIGNAL_<name> if a signal ended the command, TIMEOUT or STOPPED if the context ended, and
-// START_FAILED if the command cannot be started.
+// START_FAILED if the command cannot be started. If it cannot be started because the host itself lacks
+// file descriptors, processes or memory, the job is handed back and no attempt is counted (Shortage).
 //
 // The last 4 KiB of standard output and standard error together are kept for the text of a
 // failure; earlier output is discarded.
@@ -156,7 +158,7 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 		if ctx.Err() != nil {
 			return Coded(endCode(ctx), errText("the command was not started: no time was left for it"))
 		}
-		return Coded(CodeStartFailed, err)
+		return &Failure{Code: CodeStartFailed, Err: err, shortage: sender.Shortage(err)}
 	}
 	began := begun(cmd.Process.Pid)
 	// The error repeats the exit state, or means that pipes were kept open or not read. Neither

@@ -33,6 +33,8 @@ type Failure struct {
 	Code      string // "" = the code of Err, or HANDLER_ERROR
 	Permanent bool   // no retry: the job ends as failed
 	Err       error
+
+	shortage error // see Shortage
 }
 
 // Error returns the text of Err, without the code.
@@ -85,6 +87,23 @@ func Outcome(err error) (code, text string, permanent bool) {
 		code = CodeError
 	}
 	return code, cleanText(err.Error(), MaxText), permanent
+}
+
+// Shortage returns what the host itself lacked, such as file descriptors or processes, so that a Command
+// or URL handler could not begin; nil if err has another cause. The job is not at fault: the host hands it back,
+// unless the error is permanent.
+func Shortage(err error) (lack error) {
+	permanent := false
+	eachFailure(err, func(f *Failure) {
+		if lack == nil {
+			lack = f.shortage
+		}
+		permanent = permanent || f.Permanent
+	})
+	if permanent {
+		return nil
+	}
+	return lack
 }
 
 // eachFailure calls f with each Failure in err, an outer one before those that it wraps, as

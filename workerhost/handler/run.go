@@ -163,7 +163,7 @@ func settle(ctx context.Context, err error) error {
 	if code == CodeError && ctx.Err() != nil {
 		code = endCode(ctx)
 	}
-	return &Failure{Code: code, Permanent: permanent, Err: errText(text)}
+	return &Failure{Code: code, Permanent: permanent, Err: errText(text), shortage: Shortage(err)}
 }
 
 // broken returns the failure of a handler that panicked with p or called runtime.Goexit. p is nil

@@ -21,7 +21,8 @@ const longest = 24 * time.Hour
 // A status of 2xx means that the job succeeded; 400, 410 and 422 fail it permanently. Every other
 // status is a failed attempt with code HTTP_<status>; this includes redirects, which are not
 // followed. Without a response the code is one of the codes of package sender. At most 4 KiB of
-// the response body are kept for the text of a failure. The address checks and limits of package
+// the response body are kept for the text of a failure. If the host itself lacks what a connection needs, the job is
+// handed back and no attempt is counted (Shortage). The address checks and limits of package
 // sender apply.
 //
 // A response may take as long as the attempt: an endpoint usually does its work before it responds.
@@ -80,7 +81,7 @@ func (e *endpoint) Handle(ctx context.Context, job Job) error {
 	if res.Status == 0 && ctx.Err() != nil {
 		code = endCode(ctx)
 	}
-	err = Coded(code, errText(withExcerpt(res.Detail, res.Excerpt)))
+	err = &Failure{Code: code, Err: errText(withExcerpt(res.Detail, res.Excerpt)), shortage: res.Shortage}
 	switch res.Status {
 	case http.StatusBadRequest, http.StatusGone, http.StatusUnprocessableEntity:
 		return Permanent(err)

@@ -147,8 +147,8 @@ func (t *claimer) reserve(inTx bool) *claim {
 	if inTx && (t.clock() < t.noTxClaimUntil || t.resumeAfter != nil || t.unanswered.New()) { // a claim from a backlog takes longer, and a producer must not wait for it
 		return nil
 	}
-	n := t.wanted()
-	if n <= 0 {
+	n, kinds := t.wanted(), t.openKinds()
+	if n <= 0 || len(kinds) == 0 {
 		return nil
 	}
 	if time.Since(t.sweptAt) > time.Second {
@@ -158,9 +158,18 @@ func (t *claimer) reserve(inTx bool) *claim {
 		t.sweptAt = time.Now()
 	}
 	t.lastSent = t.clock()
-	t.current = &claim{request: work.Claim{Executor: t.ID, Kinds: t.kinds, Most: n, After: t.resumeAfter, Refuse: t.refuse}, sentAt: t.lastSent, inTx: inTx}
+	t.current = &claim{request: work.Claim{Executor: t.ID, Kinds: kinds, Most: n, After: t.resumeAfter, Refuse: t.refuse}, sentAt: t.lastSent, inTx: inTx}
 	t.timer.Stop() // this claim makes the scheduled one unnecessary
 	return t.current
+}
+
+// openKinds returns the kinds that may be claimed now.
+func (t *claimer) openKinds() []string {
+	paused := t.pauses.Paused()
+	if len(paused) == 0 {
+		return t.kinds
+	}
+	return slices.DeleteFunc(slices.Clone(t.kinds), func(kind string) bool { return slices.Contains(paused, kind) })
 }
 
 // claimSoon schedules a claim minClaimGap after the last one, unless another is sent before.
@@ -231,10 +240,10 @@ func (t *claimer) close() {
 // key: the insert of that job may have to wait for another transaction with the same key, and the
 // claim would wait too.
 func (t *claimer) Offer(jobs []enqueue.Job) (claim *work.Claim, takes bool) {
-	now, keyed := time.Now(), false
+	now, keyed, kinds := time.Now(), false, t.openKinds()
 	for i := range jobs {
 		j := &jobs[i]
-		takes = takes || slices.Contains(t.kinds, j.Kind) && (j.ProcessAfter == nil || !j.ProcessAfter.After(now))
+		takes = takes || slices.Contains(kinds, j.Kind) && (j.ProcessAfter == nil || !j.ProcessAfter.After(now))
 		keyed = keyed || j.IdempotencyKey != ""
 	}
 	if !takes {

@@ -228,9 +228,10 @@ func (c *workers) work(r *run) {
 		c.results.markLost(r)
 		c.results.settle([]*run{r})
 	case err == nil:
+		c.pauses.Began(r.job.Kind, r.job.ID)
 		r.outcome = succeeded
 		c.results.acks.Add(r)
-	case c.working.Err() != nil, errors.Is(err, errNotBegun): // the job is not at fault: no attempt is counted
+	case c.working.Err() != nil, errors.Is(err, errNotBegun), c.lacks(r, err): // the job is not at fault: no attempt is counted
 		r.outcome = released
 		c.results.returns.Add(r)
 	default:
@@ -241,6 +242,21 @@ func (c *workers) work(r *run) {
 		}
 		c.results.fails.Add(r)
 	}
+}
+
+// lacks reports whether a job must be handed back because this host lacked something to begin it.
+func (c *workers) lacks(r *run, err error) bool {
+	lack := handler.Shortage(err)
+	if lack == nil {
+		c.pauses.Began(r.job.Kind, r.job.ID)
+		return false
+	}
+	c.l.RecordShortage(lack)
+	if !c.pauses.HandBack(r.job.Kind, r.job.ID) {
+		return false
+	}
+	c.l.Log.Warn("jobs are handed back and claimed later", "error", lack.Error(), "job_kind", r.job.Kind)
+	return true
 }
 
 // errNotBegun means that the handler was not started, because the payload could not be read at

@@ -14,7 +14,8 @@
 //   - standing holds whether the executor may claim, and sends the heartbeat.
 //
 // Invariants: a claim has committed before one of its jobs begins; the lease token fences every
-// result; jobs that are unfinished at the end are handed back at once, and no attempt is counted.
+// result; jobs that are unfinished at the end, or that cannot begin for lack of something in this host, are handed
+// back at once, and no attempt is counted.
 package jobs
 
 import (
@@ -24,6 +25,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/work"
@@ -92,12 +95,13 @@ func (o *Outcomes) worked() (n int64) {
 // state is shared by the parts of one run of the loop.
 type state struct {
 	*Executor
-	l     *loop.Loop
-	kinds []string
-	began time.Time // when the loop began, from which clock counts
-	pace  *loop.Pace
-	open  atomic.Int64 // jobs that are claimed and not settled
-	ticks atomic.Int64 // how many intervals checkEvery have passed
+	l      *loop.Loop
+	kinds  []string
+	began  time.Time // when the loop began, from which clock counts
+	pace   *loop.Pace
+	open   atomic.Int64                      // jobs that are claimed and not settled
+	ticks  atomic.Int64                      // how many intervals checkEvery have passed
+	pauses lease.Pauses[string, pgtype.UUID] // by kind
 
 	buffer     *buffer
 	background sync.WaitGroup // claims, standings, renewals

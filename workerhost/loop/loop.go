@@ -53,6 +53,8 @@ type Loop struct {
 	total      int64
 	errors     int64
 	lastErr    queue.Text
+	shortage   queue.Text // see RecordShortage
+	shortAt    time.Time
 	rate       *Pace // units of work in the last minute
 	unsigned   []queue.Unsigned
 }
@@ -271,6 +273,18 @@ func (l *Loop) RecordError(err error) {
 	l.lastErr = queue.Said(err)
 }
 
+// shortageShown is for how long Status shows a shortage.
+const shortageShown = time.Minute
+
+// RecordShortage records that the host itself lacked something to begin work, which is handed back.
+// Passes that succeed do not end it: Status shows it for a minute.
+func (l *Loop) RecordShortage(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.errors++
+	l.shortage, l.shortAt = queue.Said(err), time.Now()
+}
+
 // RecordBlocked records that the loop may not work at present. reason is the cause and what the
 // operator can do. It is not counted as an error.
 func (l *Loop) RecordBlocked(reason error, interval time.Duration) {
@@ -306,9 +320,13 @@ func (l *Loop) perSecond() float64 {
 func (l *Loop) Status() queue.LoopStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	said := l.lastErr
+	if said.Empty() && time.Since(l.shortAt) < shortageShown {
+		said = l.shortage
+	}
 	return queue.LoopStatus{
 		Name: l.Name, State: l.state, What: l.purpose, Every: l.interval, LastTick: l.lastTick, InFlight: l.inFlight,
-		Done: l.total, Errors: l.errors, LastErr: l.lastErr, PerSec: l.perSecond(),
+		Done: l.total, Errors: l.errors, LastErr: said, PerSec: l.perSecond(),
 		Unsigned: l.unsigned,
 	}
 }

@@ -69,6 +69,25 @@ func TestLoopPanicIsContained(t *testing.T) {
 	})
 }
 
+// What the host lacks is shown for a minute, whatever passes succeed meanwhile; the error of a pass comes first.
+func TestShortageIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := testLoop()
+		require.Empty(t, l.Status().LastErr.String())
+		l.RecordShortage(errors.New("no file descriptor left"))
+		l.RecordTick(1, time.Second)
+		require.Equal(t, "no file descriptor left", l.Status().LastErr.String())
+		require.EqualValues(t, 1, l.Status().Errors)
+		l.RecordError(errors.New("no luck"))
+		require.Equal(t, "no luck", l.Status().LastErr.String())
+		l.RecordTick(1, time.Second)
+		time.Sleep(shortageShown - 1)
+		require.Equal(t, "no file descriptor left", l.Status().LastErr.String())
+		time.Sleep(1)
+		require.Empty(t, l.Status().LastErr.String())
+	})
+}
+
 // A body that fails while it drains is not started again, and a second Drain does nothing.
 func TestLoopFailsWhileDraining(t *testing.T) {
 	t.Parallel()

@@ -116,7 +116,7 @@ func unmapPrefixes(in []netip.Prefix) []netip.Prefix {
 func (g *guard) judge(given netip.Addr, plainHTTP bool) (netip.Addr, error) {
 	addr := given.Unmap()
 	if !addr.IsValid() {
-		return addr, &failure{CodeAddressRefused, "DNS returned an address that is neither IPv4 nor IPv6"}
+		return addr, &failure{code: CodeAddressRefused, detail: "DNS returned an address that is neither IPv4 nor IPv6"}
 	}
 	if addr.Zone() != "" {
 		return addr, refused(addr.String(), "bound to a network interface (zone)")
@@ -136,13 +136,13 @@ func (g *guard) judge(given netip.Addr, plainHTTP bool) (netip.Addr, error) {
 		}
 	}
 	if plainHTTP && !within(g.plain, addr) && !(carries && within(g.plain, inner)) {
-		return addr, &failure{CodeAddressRefused, fmt.Sprintf("plain http to %s refused; use https, or add its network to delivery.allow_plain_http", addr)}
+		return addr, &failure{code: CodeAddressRefused, detail: fmt.Sprintf("plain http to %s refused; use https, or add its network to delivery.allow_plain_http", addr)}
 	}
 	return addr, nil
 }
 
 func refused(addr, what string) error {
-	return &failure{CodeAddressRefused, fmt.Sprintf("%s refused: %s; add its network to delivery.allow_networks if requests to it are intended", addr, what)}
+	return &failure{code: CodeAddressRefused, detail: fmt.Sprintf("%s refused: %s; add its network to delivery.allow_networks if requests to it are intended", addr, what)}
 }
 
 func (g *guard) allowed(a netip.Addr) bool { return within(g.allow, a) }

@@ -29,7 +29,10 @@ const (
 )
 
 // failure is an error with the code for Result.Code.
-type failure struct{ code, detail string }
+type failure struct {
+	code, detail string
+	shortage     error // Result.Shortage
+}
 
 func (f *failure) Error() string { return f.code + ": " + f.detail }
 
@@ -58,38 +61,43 @@ func classify(ctx context.Context, err error) (code, detail string) {
 
 func lookupFailure(host string, err error) error {
 	var dns *net.DNSError
+	lack := lookupShortage(err)
 	switch {
+	case lack != nil:
+		return &failure{CodeDNSFailure, "looking up " + host + ": " + err.Error(), lack}
 	case errors.As(err, &dns) && dns.IsNotFound:
 		// For three different causes the resolver returns the same error, so
 		// the text names all three.
-		return &failure{CodeDNSFailure, "DNS has no address for " + host + ": there is no such name, it has no address record, or its CNAME leads to none"}
+		return &failure{code: CodeDNSFailure, detail: "DNS has no address for " + host + ": there is no such name, it has no address record, or its CNAME leads to none"}
 	case isTimeout(err):
-		return &failure{CodeDNSFailure, "looking up " + host + " took too long"}
+		return &failure{code: CodeDNSFailure, detail: "looking up " + host + " took too long"}
 	}
-	return &failure{CodeDNSFailure, "looking up " + host + ": " + err.Error()}
+	return &failure{code: CodeDNSFailure, detail: "looking up " + host + ": " + err.Error()}
 }
 
-func connectFailure(target netip.AddrPort, err error) error {
-	code := CodeUnreachable // no route, no permission, no free local port, …
+func connectFailure(target netip.AddrPort, err error) *failure {
+	code := CodeUnreachable // no route, no permission, …
+	lack := connectShortage(target, err)
 	switch {
+	case lack != nil:
 	case errors.Is(err, syscall.ECONNREFUSED):
 		code = CodeConnectionRefused
 	case isTimeout(err):
-		return &failure{CodeTimeout, fmt.Sprintf("connecting to %s took too long", target)}
+		return &failure{code: CodeTimeout, detail: fmt.Sprintf("connecting to %s took too long", target)}
 	case isReset(err):
 		code = CodeConnectionReset
 	}
-	return &failure{code, err.Error()}
+	return &failure{code, err.Error(), lack}
 }
 
 func handshakeFailure(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil || isTimeout(err):
-		return &failure{CodeTimeout, "the TLS handshake took too long"}
+		return &failure{code: CodeTimeout, detail: "the TLS handshake took too long"}
 	case errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE):
-		return &failure{CodeConnectionReset, "the connection was reset in the TLS handshake"}
+		return &failure{code: CodeConnectionReset, detail: "the connection was reset in the TLS handshake"}
 	}
-	return &failure{CodeTLSFailure, "TLS handshake: " + err.Error()}
+	return &failure{code: CodeTLSFailure, detail: "TLS handshake: " + err.Error()}
 }
 
 func isTimeout(err error) bool {

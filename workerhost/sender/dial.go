@@ -48,7 +48,7 @@ func dialContext(ctx context.Context) (context.Context, context.CancelFunc) {
 // goroutine, where Send cannot recover.
 func caught(err *error) {
 	if p := recover(); p != nil {
-		*err = &failure{CodeWorkerPanic, fmt.Sprintf("panic while connecting: %v", p)}
+		*err = &failure{code: CodeWorkerPanic, detail: fmt.Sprintf("panic while connecting: %v", p)}
 	}
 }
 
@@ -193,28 +193,29 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 		return nil, lookupFailure(host, err)
 	}
 	if len(found) == 0 {
-		return nil, &failure{CodeDNSFailure, host + " has no address"}
+		return nil, &failure{code: CodeDNSFailure, detail: host + " has no address"}
 	}
 	return found, nil
 }
 
 // dialFirst dials the targets in order, until one accepts. There is at least one target. Each
 // gets an equal share of the remaining time, so that an unreachable target leaves time for the
-// next ones.
+// next ones. If the host itself lacks something for a connection to one of them, that is the error.
 func dialFirst(ctx context.Context, targets []netip.AddrPort) (net.Conn, error) {
-	var first error
+	var first *failure
 	for i, target := range targets {
 		var dialer net.Dialer
 		if end, ok := ctx.Deadline(); ok {
 			dialer.Timeout = max(time.Until(end)/time.Duration(len(targets)-i), time.Millisecond)
 		}
-		// DialTCP takes an address, never a name.
-		conn, err := dialer.DialTCP(ctx, "tcp", netip.AddrPort{}, target)
+		// target is an address: nothing is looked up. DialTCP would bind a local port first, and no two
+		// connections of the machine could have the same.
+		conn, err := dialer.DialContext(ctx, "tcp", target.String())
 		if err == nil {
 			return conn, nil
 		}
-		if first == nil {
-			first = connectFailure(target, err)
+		if failed := connectFailure(target, err); first == nil || first.shortage == nil && failed.shortage != nil {
+			first = failed
 		}
 		if ctx.Err() != nil {
 			break

@@ -35,8 +35,11 @@ type Result struct {
 	Delivered bool
 	Status    int    // 0 when there was no response
 	Code      string // "" when Delivered, else HTTP_<status> or a Code constant
-	Detail    string // one sanitised line for logs; never a secret, never the URL
-	Excerpt   string // start of the response body, at most 4 KiB, valid UTF-8, no control characters
+	// Shortage is what the host itself lacked, such as file descriptors, so that it could not connect:
+	// nothing was sent, and the receiver is not at fault. nil = nothing.
+	Shortage error
+	Detail   string // one sanitised line for logs; never a secret, never the URL
+	Excerpt  string // start of the response body, at most 4 KiB, valid UTF-8, no control characters
 	// RetryAfter is the time at which a 429 or 503 response asked for the next attempt; zero if
 	// the response has no Retry-After or an unusable one, by the clock of Request.ClockAhead. It is
 	// at most 366 days ahead; the caller may use a lower bound.

@@ -29,6 +29,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -163,6 +164,10 @@ func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
 	}
 	if err != nil {
 		res.fail(classify(ctx, err))
+		var known *failure
+		if errors.As(err, &known) {
+			res.Shortage = known.shortage
+		}
 		return res
 	}
 	defer func() { _ = resp.Body.Close() }() // an error does not matter: the outcome is decided already

@@ -12,7 +12,7 @@ import (
 // makes.
 const maxID = 512
 
-func signingFailed(detail string) error { return &failure{CodeSigningFailed, detail} }
+func signingFailed(detail string) error { return &failure{code: CodeSigningFailed, detail: detail} }
 
 // checkID refuses ids that would break the header line or the signed text. The specification
 // forbids the full stop: if ids could contain it, two different messages could have the same

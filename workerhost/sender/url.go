@@ -9,7 +9,9 @@ import (
 	"strings"
 )
 
-func badURL(detail string) error { return &failure{CodeBadURL, "callback URL: " + detail} }
+func badURL(detail string) error {
+	return &failure{code: CodeBadURL, detail: "callback URL: " + detail}
+}
 
 // CheckURL returns why every request to a URL would fail with BAD_URL; "" if requests to it can be
 // sent. The text repeats no part of the URL.

@@ -297,18 +297,10 @@ func (d *deliverer) release(ctx context.Context, xs []*delivery) bool {
 
 // saturated returns the webhook subscriptions that the next claim must skip, because their
 // endpoint has its full share in this host, a failure of theirs is not recorded yet, or this host
-// has no secret to sign them.
+// has no secret to sign them or lacked something to send them.
 func (d *deliverer) saturated(now time.Time) []int64 {
-	full := slices.Collect(maps.Keys(d.failing))
-	for sub := range d.keys.missing {
-		if d.failing[sub] == 0 {
-			full = append(full, sub)
-		}
-	}
+	full := slices.Concat(slices.Collect(maps.Keys(d.failing)), slices.Collect(maps.Keys(d.keys.missing)), d.requests.pauses.Paused())
 	for sub, endpoint := range d.endpoints {
-		if _, out := d.keys.missing[sub]; out || d.failing[sub] > 0 {
-			continue
-		}
 		switch d.slots.state(endpoint, now) {
 		case endpointFull:
 			full = append(full, sub)
@@ -317,7 +309,7 @@ func (d *deliverer) saturated(now time.Time) []int64 {
 		}
 	}
 	slices.Sort(full)
-	return full
+	return slices.Compact(full)
 }
 
 func (d *deliverer) end(ctx context.Context, e end) {
@@ -337,7 +329,7 @@ func (d *deliverer) requestEnded(ctx context.Context, x *delivery) {
 	case x.fault != nil: // the secret became unavailable between the claim and the request
 		d.keys.markUnsigned(x.SubscriptionID, *x.SecretRef, x.fault)
 		d.release(ctx, append(waiting, x))
-	case x.payloadUnread:
+	case x.payloadUnread, x.shortage != nil:
 		d.release(ctx, append(waiting, x))
 	case !x.sent:
 		d.leases.forget(x)

@@ -25,12 +25,13 @@ type delivery struct {
 	claimSent time.Time // taken before the claim was sent
 	claimed   time.Time // when the claim returned
 	// The request goroutine writes sent, delivered, payloadUnread (the payload could not be read
-	// at present) and fault (the request could not be signed) before it sends the end of the
+	// at present), shortage and fault (the request could not be signed) before it sends the end of the
 	// request to requests.ended. It writes report before it queues the delivery in
 	// requests.results.
 	sent, delivered bool
 	payloadUnread   bool
-	unreadable      bool // the database cannot return the payload; written together with report
+	shortage        error // what this host lacked to send the request
+	unreadable      bool  // the database cannot return the payload; written together with report
 	fault           *sender.Fault
 	report          work.WebhookReport
 	settled         atomic.Bool // the database has answered to the report

@@ -25,16 +25,18 @@ type end struct {
 // requests sends the requests, each in a separate goroutine, and records their results.
 type requests struct {
 	*Worker
+	l       *loop.Loop
 	ended   chan end // never blocks a sender: it has room for two ends of each delivery that can be leased
 	results *lease.Results[*delivery]
 	sending sync.WaitGroup
+	pauses  lease.Pauses[int64, int64] // by webhook subscription
 }
 
 // newRequests makes a requests for at most maxDeliveries leased deliveries.
 func newRequests(w *Worker, l *loop.Loop, maxDeliveries int) *requests {
-	r := &requests{Worker: w, ended: make(chan end, 2*maxDeliveries)}
+	r := &requests{Worker: w, l: l, ended: make(chan end, 2*maxDeliveries)}
 	r.results = lease.NewResults(1, lease.Recorder[*delivery]{
-		Record:    func(ctx context.Context, batch []*delivery) error { return r.record(ctx, l, batch) },
+		Record:    func(ctx context.Context, batch []*delivery) error { return r.record(ctx, batch) },
 		LeaseLeft: (*delivery).remaining,
 		OnLost: func(batch []*delivery, err error) {
 			w.Log.Error("results could not be recorded: the leases will expire and the webhooks will be sent again", "jobs", len(batch), "error", err.Error())
@@ -51,7 +53,7 @@ func newRequests(w *Worker, l *loop.Loop, maxDeliveries int) *requests {
 }
 
 // record records the results of a batch as one statement.
-func (r *requests) record(ctx context.Context, l *loop.Loop, batch []*delivery) error {
+func (r *requests) record(ctx context.Context, batch []*delivery) error {
 	reports := make([]work.WebhookReport, len(batch))
 	for i, x := range batch {
 		reports[i] = x.report
@@ -73,7 +75,7 @@ func (r *requests) record(ctx context.Context, l *loop.Loop, batch []*delivery) 
 			n++
 		}
 	}
-	l.RecordTick(n, r.Every())
+	r.l.RecordTick(n, r.Every())
 	r.OnReported()
 	r.notifyEnded(batch)
 	return nil
@@ -101,10 +103,13 @@ func (r *requests) send(ctx context.Context, x *delivery) {
 	if sent && ctx.Err() != nil && res.Status == 0 {
 		return
 	}
+	if sent {
+		sent = !r.lacks(x, res.Shortage)
+	}
 	x.sent, x.delivered = sent, res.Delivered
 	r.ended <- end{x, false}
 	if !sent {
-		if x.fault != nil || x.payloadUnread {
+		if x.fault != nil || x.payloadUnread || x.shortage != nil {
 			return // requestEnded logs the fault and hands the delivery back
 		}
 		log.Warn("not sent: the lease was too short or the payload could not be read; the cleaner returns the job when its lease expires", "error_code", "")
@@ -125,6 +130,21 @@ func (r *requests) send(ctx context.Context, x *delivery) {
 		x.report.RetryAfter = &res.RetryAfter
 	}
 	r.results.Add(x)
+}
+
+// lacks reports whether a delivery must be handed back because this host lacked something to send it.
+func (r *requests) lacks(x *delivery, lack error) bool {
+	if lack == nil {
+		r.pauses.Began(x.SubscriptionID, x.JobID)
+		return false
+	}
+	r.l.RecordShortage(lack)
+	if !r.pauses.HandBack(x.SubscriptionID, x.JobID) {
+		return false
+	}
+	x.shortage = lack
+	r.l.Log.Warn("webhooks are handed back and claimed later", "error", lack.Error(), "subscription_id", x.SubscriptionID)
+	return true
 }
 
 // errTokenExpired reports that the payload was not read, because the token of a rate limit is too old.

@@ -14,8 +14,8 @@
 //     host.
 //
 // Invariants: a claim commits before any of its requests starts; no transaction spans an HTTP
-// request; the lease token fences every result; deliveries that are unfinished at the end are
-// handed back at once, and no attempt is counted.
+// request; the lease token fences every result; deliveries that are unfinished at the end, or
+// that cannot be sent for lack of something in this host, are handed back at once, and no attempt is counted.
 package webhooks
 
 import (

@@ -1,0 +1,66 @@
+//go:build unix
+
+// Tests of requests that cannot be sent because the host itself lacks something.
+package sender
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// filesUpTo lets this process open no file with a descriptor of n or more, until end is called.
+func filesUpTo(t *testing.T, n uint64) (end func()) {
+	t.Helper()
+	var before syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before))
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: before.Max}))
+	return func() { require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before)) }
+}
+
+// Not parallel, because the test changes the limit of this process.
+func TestNoFileDescriptorLeft(t *testing.T) {
+	requests := 0
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ }))
+	defer server.Close()
+	byName := newSender(t, Config{Allow: loopback(), Lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
+		return (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", host)
+	}})
+	s := newSender(t, Config{Allow: loopback()})
+	end := filesUpTo(t, 0)
+	direct := s.Send(t.Context(), Request{URL: server.URL, ID: "a", Timeout: 10 * time.Second})
+	named := byName.Send(t.Context(), Request{URL: "http://receiver.invalid", ID: "a", Timeout: 10 * time.Second})
+	end()
+	require.ErrorContains(t, direct.Shortage, "this host has no file descriptor left: raise its limit of open files")
+	require.Equal(t, CodeUnreachable, direct.Code)
+	require.ErrorContains(t, named.Shortage, "this host has no file descriptor left", named.Detail)
+	require.Equal(t, CodeDNSFailure, named.Code)
+	require.Zero(t, requests)
+	after := s.Send(t.Context(), Request{URL: server.URL, ID: "a", Timeout: 10 * time.Second})
+	require.True(t, after.Delivered, after.Detail)
+	require.NoError(t, after.Shortage)
+}
+
+func TestConnectShortage(t *testing.T) {
+	failed := func(to string, errno syscall.Errno) *failure {
+		return connectFailure(netip.MustParseAddrPort(to), &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", errno)})
+	}
+	for errno, short := range map[syscall.Errno]bool{
+		syscall.EMFILE: true, syscall.ENFILE: true, syscall.ENOBUFS: true, syscall.ENOMEM: true, syscall.EAGAIN: true,
+		syscall.EADDRNOTAVAIL: true, syscall.ECONNREFUSED: false, syscall.ENETUNREACH: false, syscall.EACCES: false, syscall.ETIMEDOUT: false,
+	} {
+		require.Equal(t, short, failed("127.0.0.1:9", errno).shortage != nil, errno.Error())
+	}
+	// No address of this host leads there (without an interface): that is no lack of ports.
+	unreachable := failed("[fe80::1]:9", syscall.EADDRNOTAVAIL)
+	require.NoError(t, unreachable.shortage)
+	require.Equal(t, CodeUnreachable, unreachable.code)
+}
