@@ -86,6 +86,11 @@ func New(c Config) *Sender {
 	c.Connect = cmp.Or(c.Connect, 5*time.Second)
 	c.TLS = cmp.Or(c.TLS, 5*time.Second)
 	c.Body = cmp.Or(c.Body, 5*time.Second)
+	if c.RootCAs == nil {
+		// They are read once. If the first handshake read them while no file can be opened, no certificate would ever
+		// be valid in this process. An error comes again in every handshake.
+		_, _ = x509.SystemCertPool()
+	}
 	c.Concurrency = max(c.Concurrency, 1) // 0 would be net/http's default of 2
 	if c.Lookup == nil {
 		c.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {

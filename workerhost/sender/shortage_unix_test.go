@@ -5,11 +5,15 @@ package sender
 
 import (
 	"context"
+	"encoding/pem"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -63,4 +67,35 @@ func TestConnectShortage(t *testing.T) {
 	unreachable := failed("[fe80::1]:9", syscall.EADDRNOTAVAIL)
 	require.NoError(t, unreachable.shortage)
 	require.Equal(t, CodeUnreachable, unreachable.code)
+}
+
+// The root certificates of the system are read before the first handshake: it may come while no file can be opened.
+func TestRootCertificatesAreReadAtFirst(t *testing.T) {
+	const variable = "QTOP_TEST_ROOTS"
+	if url := os.Getenv(variable); url != "" {
+		s := New(Config{Allow: loopback()})
+		warm, err := net.Listen("tcp", "127.0.0.1:0") // the network poller has its own descriptors
+		require.NoError(t, err)
+		next, err := os.Open(os.DevNull)
+		require.NoError(t, err)
+		free := uint64(next.Fd())
+		require.NoError(t, next.Close())
+		defer filesUpTo(t, free+1)()
+		res := s.Send(t.Context(), Request{URL: url, ID: "a", Timeout: 30 * time.Second})
+		fmt.Println("outcome:", res.Delivered, res.Detail)
+		s.Close()
+		_ = warm.Close()
+		return
+	}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	roots := filepath.Join(t.TempDir(), "roots.pem")
+	require.NoError(t, os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), variable+"="+server.URL, "SSL_CERT_FILE="+roots, "SSL_CERT_DIR="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "outcome: true")
 }
