@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -30,14 +31,21 @@ func TestJobNumbersAndTimesAreBounded(t *testing.T) {
 }
 
 // A lease duration that an older release accepted counts as the bound, so that a crash delays a job
-// by a day, not by twelve.
+// by a day, not by twelve; what is no number counts as the initial value. A claim from the beginning of
+// its only queue lane reads the flag elsewhere than one that begins later.
 func TestJobLeaseStoredBeyondItsBound(t *testing.T) {
 	j := newJobs(t)
-	j.exec("UPDATE public.dot_config SET value = '1000000' WHERE key = 'queue.lease.duration_seconds'")
-	j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker')")
-	j.jobSubscription("w", "", "", 0, 5)
-	j.exec("SELECT public.fn_job_claim('w')")
-	require.Equal(t, 86400, get[int](j.core, "SELECT round(extract(epoch FROM max(lease_until) - now()))::int FROM public.job_lease"))
+	j.jobSubscription("w", "", "", 0, 100)
+	for value, want := range map[string]int{"0": 1, "7": 7, "1000000": 86400, "4000000000": 300, "many": 300, "": 300} {
+		j.exec("UPDATE public.dot_config SET value = $1 WHERE key = 'queue.lease.duration_seconds'", value)
+		for _, after := range []string{"NULL", "'{}'"} {
+			j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker')")
+			before := get[time.Time](j.core, "SELECT clock_timestamp()")
+			until := get[time.Time](j.core, "SELECT lease_until FROM public.fn_job_claim('w', NULL, 1, "+after+")")
+			require.WithinRange(t, until, before.Add(time.Duration(want)*time.Second),
+				get[time.Time](j.core, "SELECT clock_timestamp()").Add(time.Duration(want)*time.Second), "%s %s", value, after)
+		}
+	}
 }
 
 // The same holds for the default of the attempts of a job; what is no number counts as the initial value.

@@ -216,50 +216,67 @@ BEGIN
       to_regrole(quote_ident(v_lane.owner_role))::oid, 'MEMBER'), false) THEN -- inlined fn_executor_member
     RETURN;
   END IF;
-  SELECT (SELECT d.n FROM public.v_dot_config_number d WHERE d.key = 'queue.lease.duration_seconds') INTO v_lease_secs
-  FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled' AND c.value = 'true'
-    AND EXISTS (SELECT FROM public.queue_identity i -- inlined fn_queue_clone_of
-      WHERE i.database_oid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-        AND i.system_identifier = (SELECT s.system_identifier FROM pg_control_system() s));
-  IF NOT FOUND THEN
-    RETURN;
-  END IF;
-  v_until := clock_timestamp() + make_interval(secs => COALESCE(v_lease_secs, 300));
-
   -- Lock the subscriptions before counting their leases, so that no claim exceeds max_parallel. A subscription that has
   -- changed since it was read yields no jobs in this call.
   IF p_after IS NULL AND NOT v_watermarks AND cardinality(v_lanes) = 1 THEN
-    SELECT s.max_parallel INTO v_lane.room FROM public.job_subscription s
+    -- one statement also reads what the other case below reads before it locks
+    SELECT s.max_parallel, (SELECT CASE WHEN length(d.value) BETWEEN 1 AND 9 AND rtrim(d.value, '0123456789') = ''
+        THEN least(greatest(d.value::int, 1), 86400) END -- inlined v_dot_config_number with the bounds of the rule
+      FROM public.dot_config d WHERE d.key = 'queue.lease.duration_seconds')
+    INTO v_lane.room, v_lease_secs FROM public.job_subscription s
     WHERE s.subscription_id = v_lane.subscription_id AND s.enabled AND s.executor_kind = v_lane.executor
       AND s.executor_id = p_executor_id AND s.priority_floor = v_lane.floor
       AND (s.job_kind IS NULL OR s.job_kind = v_lane.job_kind)
         AND (s.event_domain IS NULL OR s.event_domain = v_lane.event_domain)
+      AND EXISTS (SELECT FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled' AND c.value = 'true')
+      AND EXISTS (SELECT FROM public.queue_identity i -- inlined fn_queue_clone_of
+        WHERE i.database_oid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+          AND i.system_identifier = (pg_control_system()).system_identifier)
     FOR UPDATE;
     IF NOT FOUND THEN
+      RETURN;
+    END IF;
+    v_until := clock_timestamp() + make_interval(secs => COALESCE(v_lease_secs, 300));
+    SELECT array_agg(x.tid), array_agg(x.job_id) INTO v_tids, v_ids FROM (
+      SELECT w.ctid AS tid, w.job_id FROM public.job_queue w
+      WHERE w.event_domain = v_lane.event_domain AND w.job_kind = v_lane.job_kind AND w.ready
+        AND w.priority BETWEEN v_lane.floor AND v_lane.head AND w.status IN ('queued', 'retry_waiting')
+          AND w.executor = v_lane.executor
+      ORDER BY w.priority DESC, w.process_after, w.job_id
+      LIMIT greatest(0, least(p_limit, v_lane.room - (SELECT COALESCE(sum(l.live), 0) FROM public.job_lease l
+        WHERE l.subscription_id = v_lane.subscription_id)))
+      FOR UPDATE SKIP LOCKED) x; -- the rows are locked, so that their ctid cannot change
+    IF v_tids IS NULL THEN
+      RETURN;
+    END IF;
+    INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
+    VALUES (v_lane.token, p_executor_id, v_lane.subscription_id, v_until, v_ids, cardinality(v_ids));
+    IF cardinality(v_ids) = 1 THEN -- a smaller statement: it needs no order
+      RETURN QUERY
+      UPDATE public.job_queue q SET status = 'leased', lease_owner = p_executor_id, lease_until = v_until,
+        lease_token = v_lane.token, picked_at = clock_timestamp(), updated_at = now()
+      WHERE q.ctid = v_tids[1] RETURNING q.*;
       RETURN;
     END IF;
     RETURN QUERY
     WITH claimed AS (
       UPDATE public.job_queue q SET status = 'leased', lease_owner = p_executor_id, lease_until = v_until,
         lease_token = v_lane.token, picked_at = clock_timestamp(), updated_at = now()
-      WHERE q.ctid = ANY (ARRAY( -- the rows are locked, so that their ctid cannot change
-        SELECT w.ctid FROM public.job_queue w
-        WHERE w.event_domain = v_lane.event_domain AND w.job_kind = v_lane.job_kind AND w.ready
-          AND w.priority BETWEEN v_lane.floor AND v_lane.head AND w.status IN ('queued', 'retry_waiting')
-            AND w.executor = v_lane.executor
-        ORDER BY w.priority DESC, w.process_after, w.job_id
-        LIMIT greatest(0, least(p_limit, v_lane.room - (SELECT COALESCE(sum(l.live), 0) FROM public.job_lease l
-          WHERE l.subscription_id = v_lane.subscription_id)))
-        FOR UPDATE SKIP LOCKED))
-      RETURNING q.*
-    ), leased AS (
-      INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live)
-      SELECT v_lane.token, p_executor_id, v_lane.subscription_id, v_until, array_agg(c.job_id), count(*)::int
-      FROM claimed c HAVING count(*) > 0
+      WHERE q.ctid = ANY (v_tids) RETURNING q.*
     )
     SELECT * FROM claimed c ORDER BY c.priority DESC, c.process_after, c.job_id;
     RETURN;
   END IF;
+
+  SELECT (SELECT d.n FROM public.v_dot_config_number d WHERE d.key = 'queue.lease.duration_seconds') INTO v_lease_secs
+  FROM public.dot_config c WHERE c.key = 'queue.job_substrate.enabled' AND c.value = 'true'
+    AND EXISTS (SELECT FROM public.queue_identity i -- inlined fn_queue_clone_of
+      WHERE i.database_oid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+        AND i.system_identifier = (pg_control_system()).system_identifier);
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  v_until := clock_timestamp() + make_interval(secs => COALESCE(v_lease_secs, 300));
 
   v_refuse := p_after ->> 'refuse';
   IF v_refuse NOT IN ('last_lease', 'lost_lease') THEN
