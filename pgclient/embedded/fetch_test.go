@@ -257,6 +257,12 @@ func TestPins(t *testing.T) {
 		seen[p.sha512] = true
 	}
 	require.Len(t, seen, 16)
+	nothing, everything := func(string) bool { return false }, func(string) bool { return true }
+	for _, platform := range []string{"linux-x64", "linux-arm64"} { // without glibc
+		require.Empty(t, pinsOf(platform, 0, nothing))
+		require.Len(t, pinsOf(platform, 0, everything), 4)
+	}
+	require.Len(t, pinsOf("darwin-arm64", 17, nothing), 1)
 	require.Equal(t, "linux-x64", platformName("linux", "amd64"))
 	require.Equal(t, "darwin-arm64", platformName("darwin", "arm64"))
 }

@@ -3,7 +3,10 @@
 
 package embedded
 
-import "runtime"
+import (
+	"os"
+	"runtime"
+)
 
 // pin is one pinned tarball.
 type pin struct {
@@ -40,9 +43,30 @@ func pins() []pin {
 	}
 }
 
+// loader is the program that starts those of the pinned package, part of glibc; "" = none is needed. A
+// system with another C library, such as Alpine, lacks it, and nothing has to be downloaded to see that.
+func loader(platform string) string {
+	switch platform {
+	case "linux-x64":
+		return "/lib64/ld-linux-x86-64.so.2"
+	case "linux-arm64":
+		return "/lib/ld-linux-aarch64.so.1"
+	}
+	return ""
+}
+
 // pinsFor returns the pins that fit this machine and the wanted major (0 = any).
 func pinsFor(major int) []pin {
-	platform := platformName(runtime.GOOS, runtime.GOARCH)
+	return pinsOf(platformName(runtime.GOOS, runtime.GOARCH), major, func(path string) bool {
+		_, err := os.Stat(path)
+		return err == nil
+	})
+}
+
+func pinsOf(platform string, major int, exists func(string) bool) []pin {
+	if needs := loader(platform); needs != "" && !exists(needs) {
+		return nil
+	}
 	var fit []pin
 	for _, p := range pins() {
 		if p.platform == platform && (major == 0 || p.major == major) {
