@@ -158,6 +158,19 @@ func TestMigrateNeedsRights(t *testing.T) {
 	db := pgtest.Empty(t)
 	err := schema.Up(t.Context(), db.DSN(pgtest.Login(t, db)), nil)
 	require.Equal(t, queue.KindPermission, queue.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, "run migrate up as a superuser")
+}
+
+// The remedy of a migrate down without rights is of migrate down: nobody else's names are in its way.
+func TestDownNeedsRights(t *testing.T) {
+	c := newCore(t)
+	viewer := c.db.DSN(pgtest.Login(t, c.db, "queue_viewer"))
+	for _, login := range []string{viewer, c.db.DSN(pgtest.Login(t, c.db))} {
+		err := schema.Down(t.Context(), login, schema.DownOptions{Discard: true}, nil)
+		require.Equal(t, queue.KindPermission, queue.KindOf(err), "%v", err)
+		require.ErrorContains(t, err, "nothing was changed; run migrate down as a superuser, or as a role with CREATEROLE that owns the database")
+		require.NotContains(t, err.Error(), "whose names")
+	}
 }
 
 func TestMigrateDownRefusesLoss(t *testing.T) {

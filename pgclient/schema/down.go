@@ -71,7 +71,7 @@ func (r *Release) Down(ctx context.Context, dsn string, o DownOptions, progress 
 	found, err := in.removal(ctx)
 	switch {
 	case err != nil:
-		return explain(err, in.doing)
+		return explainDown(err, in.doing)
 	case found.version == 0:
 		progress("nothing is installed")
 		return nil
@@ -99,7 +99,7 @@ func (r *Release) Down(ctx context.Context, dsn string, o DownOptions, progress 
 		return queue.NewError(queue.KindFailed, "gave up after "+o.LockWait.String()+": "+seen.blocker(), in.doing,
 			"nothing was changed; end that transaction, or run migrate down again when it has ended").Because(err)
 	}
-	return explain(err, in.doing)
+	return explainDown(err, in.doing)
 }
 
 // removal reads the removal that Down would make, in a transaction that changes nothing.

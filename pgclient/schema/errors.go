@@ -28,7 +28,7 @@ func explain(err error, where string) error {
 	switch pg.Code {
 	case "42501":
 		e.Kind = queue.KindPermission
-		e.Do = queue.Clean("run migrate as a superuser, or as a role with CREATEROLE that owns the database; drop objects of other owners whose names qtop uses first")
+		e.Do = queue.Clean("run migrate up as a superuser, or as a role with CREATEROLE that owns the database; drop objects of other owners whose names qtop uses first")
 	case "3F000":
 		e.Do = queue.Clean("nothing was changed; qtop is installed in the schema public: as the owner of the database run CREATE SCHEMA public; then run the command again")
 	case "2BP01":
@@ -37,6 +37,15 @@ func explain(err error, where string) error {
 		e.Do = queue.Clean("run the command again: another session changed or held the same objects")
 	}
 	return e
+}
+
+// explainDown is like explain, for the steps of Down: no name of another owner can be in its way.
+func explainDown(err error, where string) error {
+	err = explain(err, where)
+	if e, ok := errors.AsType[*queue.Error](err); ok && e.Kind == queue.KindPermission {
+		e.Do = queue.Clean("nothing was changed; run migrate down as a superuser, or as a role with CREATEROLE that owns the database")
+	}
+	return err
 }
 
 func refuse(what, where, do string) error {
