@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/pgclient/schema"
 )
 
-// A filter of ASCII letters matches them in any case in every database: in Turkish, the small letter
+// A filter of ASCII characters matches them in any case in every database: in Turkish, the small letter
 // of I is not i.
 func TestFilterInAnyLanguage(t *testing.T) {
 	t.Parallel()

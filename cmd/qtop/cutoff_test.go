@@ -64,13 +64,15 @@ func TestAnswerCutOff(t *testing.T) {
 				require.NotZero(t, code, "%v answers nothing", args)
 				continue // the verb needs more arguments
 			}
-			for _, room := range []int{whole.Len() / 2} {
-				tried++
-				cut, errs := try(args, &full{room})
-				require.NotZero(t, cut, args)
-				require.Contains(t, errs, "no space left on device", args)
-				require.Equal(t, 1, strings.Count(errs, "no space left on device"), "%v: %s", args, errs)
+			room := whole.Len() / 2
+			if verb[0] == "activity" { // other sessions come and go, so that the next answer may be short
+				room = 1
 			}
+			tried++
+			cut, errs := try(args, &full{room})
+			require.NotZero(t, cut, args)
+			require.Contains(t, errs, "no space left on device", args)
+			require.Equal(t, 1, strings.Count(errs, "no space left on device"), "%v: %s", args, errs)
 		}
 	}
 	require.Greater(t, tried, 40)

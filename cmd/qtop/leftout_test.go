@@ -11,7 +11,7 @@ import (
 	"github.com/qtop/qtop/views/viewstest"
 )
 
-// A list that leaves rows out says so, and how many: below a table, and on standard error if the answer is JSON.
+// A list that leaves rows out reports how many: below a table, and on standard error if the answer is JSON.
 func TestListsSayWhatTheyLeaveOut(t *testing.T) {
 	cut := func() *queue.Snapshot {
 		s := viewstest.Rich()

@@ -204,7 +204,7 @@ func (b *Builder) contains(fields []string, v queue.Value) string {
 
 // ilike returns the operator that compares a text with the pattern of a value in any case. ASCII is
 // compared by its own rules, because in the language of a Turkish database i is not the small letter of
-// I; other letters are compared by the rules of the database.
+// I; other characters are compared by the rules of the database.
 func ilike(v queue.Value) string {
 	if strings.ContainsFunc(v.Raw, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return " ILIKE "
