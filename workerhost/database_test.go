@@ -4,7 +4,9 @@ package workerhost_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -205,4 +207,20 @@ func TestStartsWithoutDatabase(t *testing.T) {
 	h.is("webhook_worker", "running")
 	require.NoError(t, h.stop())
 	require.Equal(t, "patient", w.text("SELECT string_agg(host_id, ',') FROM public.queue_host"))
+}
+
+// A host that starts while its database accepts no connections waits, as for a server that is away.
+func TestStartsWhileTheDatabaseAcceptsNoConnections(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin := pgtest.Empty(t).Conn(t, "")
+	accept := func(yes bool) {
+		_, err := admin.Exec(t.Context(), fmt.Sprintf("ALTER DATABASE %s ALLOW_CONNECTIONS %v", w.db.Name, yes))
+		require.NoError(t, err)
+	}
+	accept(false)
+	h := runHost(t, w.dsn, workerhost.Options{})
+	eventually(t, func() bool { return strings.Contains(h.Ready(), "is not currently accepting connections") }, "the host does not wait")
+	accept(true)
+	h.is("webhook_worker", "running")
 }

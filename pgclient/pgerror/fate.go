@@ -120,11 +120,12 @@ func FateOf(err error) (fate Fate, smaller bool) {
 	return found.Fate, found.Smaller // for a class that PostgreSQL does not have: the zero value, GiveBack
 }
 
-// noSession reports whether an internal error ended the session, or let none begin: it says nothing
-// about the statement. On a full disk PostgreSQL cannot begin sessions at times ("could not write
-// init file").
+// noSession reports whether an internal error ended the session, or let none begin, or whether the
+// database accepts no connections (ALLOW_CONNECTIONS false, as in a restore): it says nothing about the
+// statement. On a full disk PostgreSQL cannot begin sessions at times ("could not write init file").
 func noSession(pg *pgconn.PgError) bool {
-	return firstTwo(pg.Code) == "XX" && (pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC")
+	ended := pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC"
+	return ended && (firstTwo(pg.Code) == "XX" || pg.Code == "55000")
 }
 
 func firstTwo(code string) string { return code[:min(2, len(code))] }

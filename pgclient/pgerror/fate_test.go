@@ -72,6 +72,12 @@ func TestFateOf(t *testing.T) {
 		require.Equal(t, want.String(), fate.String(), severity)
 		require.Equal(t, want == pgerror.Again, queue.KindOf(err) == queue.KindUnavailable, severity)
 	}
+	for severity, want := range map[string]pgerror.Fate{"FATAL": pgerror.Again, "ERROR": pgerror.GiveBack} { // no session began; a statement failed
+		err := pgerror.Translate(&pgconn.PgError{SeverityUnlocalized: severity, Code: "55000", Message: `database "app" is not currently accepting connections`})
+		fate, _ := pgerror.FateOf(err)
+		require.Equal(t, want.String(), fate.String(), severity)
+		require.Equal(t, want == pgerror.Again, queue.KindOf(err) == queue.KindUnavailable, severity)
+	}
 	fate, _ := pgerror.FateOf(context.DeadlineExceeded)
 	require.Equal(t, pgerror.Again, fate)
 	fate, _ = pgerror.FateOf(errors.New("other"))
