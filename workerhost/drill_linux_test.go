@@ -35,7 +35,7 @@ type drill struct {
 	network      *pgtest.Path // from the hosts without pooler to the server
 	producing    *pgtest.Path // from the producers to the server
 	producer     string       // the connection string of the producers
-	dir          string
+	ledgers      string       // the directory for the ledgers of the hosts
 	hosts        map[string]*drillHost
 	direct       []string // hosts with a direct connection, whose network fails
 	log          cuts
@@ -74,7 +74,7 @@ type acknowledged struct {
 // first result, and the database must have recorded the loss of the lease.
 func TestFireDrill(t *testing.T) {
 	t.Parallel()
-	d := &drill{dir: t.TempDir(), hosts: map[string]*drillHost{}, short: os.Getenv("QTOP_TEST_FULL") == ""}
+	d := &drill{hosts: map[string]*drillHost{}, short: os.Getenv("QTOP_TEST_FULL") == ""}
 	d.acknowledged.jobs, d.acknowledged.events = map[int]bool{}, map[int]bool{}
 	lasts := 10 * time.Minute
 	if text := os.Getenv("QTOP_TEST_DRILL"); text != "" {
@@ -143,6 +143,7 @@ func (d *drill) open(t *testing.T) {
 		size = 4 << 30
 	}
 	d.server = newDrillServer(t, size)
+	d.ledgers = d.server.ledgers
 	super := d.server.DSN(embedded.Superuser, "postgres")
 	require.NoError(t, schema.Up(t.Context(), super, func(string) {}))
 	config, err := pgsession.PoolConfig(super)
@@ -188,7 +189,7 @@ func (d *drill) open(t *testing.T) {
 
 // start starts the process of a host, with the same id at each start.
 func (d *drill) start(h *drillHost) {
-	h.spec.Ledger = filepath.Join(d.dir, fmt.Sprintf("%s.%d", h.spec.ID, h.times))
+	h.spec.Ledger = filepath.Join(d.ledgers, fmt.Sprintf("%s.%d", h.spec.ID, h.times))
 	h.times++
 	h.child = d.spawn(h.spec)
 	d.hosts[h.spec.ID] = h

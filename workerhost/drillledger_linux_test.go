@@ -62,7 +62,7 @@ type begun struct {
 func (d *drill) handled(t *testing.T) map[int][]begun {
 	t.Helper()
 	all := map[int][]begun{}
-	files, err := filepath.Glob(filepath.Join(d.dir, "*.*"))
+	files, err := filepath.Glob(filepath.Join(d.ledgers, "*.*"))
 	require.NoError(t, err)
 	for _, file := range files {
 		host, _, _ := strings.Cut(filepath.Base(file), ".")

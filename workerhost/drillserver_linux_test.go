@@ -26,6 +26,7 @@ type drillServer struct {
 	noDisk  error
 	clock   string // the file with the offset of the server's clock; "" = the clock cannot step
 	noClock error
+	ledgers string // the directory for the ledgers of the hosts
 }
 
 const fakeClock = "/usr/lib/*/faketime/libfaketime.so.1"
@@ -39,6 +40,13 @@ func newDrillServer(t *testing.T, bytes int64) *drillServer {
 	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // the server runs as another user
 	disk := filepath.Join(dir, "disk")
 	require.NoError(t, os.Mkdir(disk, 0o755)) //nolint:gosec // the server runs as another user
+	// In memory, if that can be: handlers write into their ledger, and a disk that hangs for a minute
+	// because of other work would be a fault of all hosts that the drill did not cause.
+	s.ledgers = filepath.Join(dir, "ledgers")
+	require.NoError(t, os.Mkdir(s.ledgers, 0o700))
+	if mountTmpfs(s.ledgers, 256<<20) == nil {
+		t.Cleanup(func() { _ = syscall.Unmount(s.ledgers, syscall.MNT_DETACH) })
+	}
 	base := filepath.Join(dir, "pg")
 	if s.noDisk = mountTmpfs(disk, bytes); s.noDisk == nil {
 		s.disk, base = disk, filepath.Join(disk, "pg")

@@ -246,7 +246,7 @@ func TestFailover(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(admin.Close)
 	d := &drill{
-		world: &world{t: t, admin: admin, dsn: m.dsn("test_host")}, dir: t.TempDir(), hosts: map[string]*drillHost{}, producer: m.dsn("postgres"),
+		world: &world{t: t, admin: admin, dsn: m.dsn("test_host")}, ledgers: t.TempDir(), hosts: map[string]*drillHost{}, producer: m.dsn("postgres"),
 		acknowledged: acknowledged{jobs: map[int]bool{}, events: map[int]bool{}},
 	}
 	t.Cleanup(d.logState)
