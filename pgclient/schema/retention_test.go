@@ -73,6 +73,19 @@ func TestRetentionOfSamples(t *testing.T) {
 	require.Equal(t, "-1", c.ages("queue_metric_sample"))
 }
 
+// A partition that somebody attached under another name is kept and does not end the sweep, whatever
+// date its name seems to have.
+func TestRetentionKeepsPartitionsOfOtherNames(t *testing.T) {
+	c := newCore(t)
+	c.leaves(31)
+	for i, name := range []string{"queue_metric_sample_old_2001_01_01", "queue_metric_sample_2001_02", "old_2001_03_01"} {
+		c.exec(fmt.Sprintf("CREATE TABLE public.%s PARTITION OF public.queue_metric_sample FOR VALUES FROM ('2001-0%d-01 00:00Z') TO ('2001-0%d-01 00:00Z')", name, i+1, i+2))
+	}
+	got := c.sweep()
+	require.Len(t, got["dropped"], 1)
+	require.Empty(t, got["kept"])
+}
+
 // When the retention of a job is over, its payload and error are cleared; its row is deleted with
 // the partition of its day. The counters follow.
 func TestRetentionOfJobs(t *testing.T) {

@@ -130,8 +130,8 @@ CREATE OR REPLACE TRIGGER trg_job_dead_letter_no_delete BEFORE DELETE ON public.
 CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_no_delete BEFORE DELETE ON public.iu_route_dead_letter
   FOR EACH ROW EXECUTE FUNCTION public.fn_queue_letter_kept();
 
--- fn_queue_leaves_before(parent, time) → the leaves of a partitioned table that end before the time, oldest first.
--- Internal.
+-- fn_queue_leaves_before(parent, time) → the leaves of a partitioned table that end before the time, oldest first. A
+-- partition that is not named as fn_queue_partitions_ensure names leaves is none of them. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_leaves_before(p_parent text, p_before timestamptz) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -139,9 +139,10 @@ BEGIN
     SELECT c.relname::text FROM public.queue_partitioned p
     JOIN pg_inherits i ON i.inhparent = to_regclass('public.' || quote_ident(p.parent))
     JOIN pg_class c ON c.oid = i.inhrelid
-    WHERE p.parent = p_parent AND c.relname ~ '_[0-9]{4}_[0-9]{2}(_[0-9]{2})?$'
-      AND (to_date(substr(c.relname, length(p_parent) + 2), 'YYYY_MM_DD') + ('1 '
-        || p.step)::interval) AT TIME ZONE 'UTC' <= p_before
+    WHERE p.parent = p_parent
+      AND c.relname ~ ('^' || p.parent || '_[0-9]{4}(_[0-9]{2})' || CASE p.step WHEN 'day' THEN '{2}$' ELSE '{1}$' END)
+      AND c.relname < p.parent || to_char(date_trunc(p.step, p_before AT TIME ZONE 'UTC'),
+        CASE p.step WHEN 'day' THEN '_YYYY_MM_DD' ELSE '_YYYY_MM' END) COLLATE "C"
     ORDER BY c.relname);
 END
 $fn$;
