@@ -45,6 +45,9 @@ func TestWebhookSuspensionSpendsNoAttempt(t *testing.T) {
 	refused(t, "22023", err, "no such subscription")
 	_, err = tryCall(h.work, "public.fn_endpoint_suspend(1, 'ann', 'x', '-1 hour')")
 	refused(t, "22023", err, "a time behind")
+	_, err = tryCall(h.work, "public.fn_endpoint_suspend(1, 'ann', 'x', '3654 days')")
+	refused(t, "22023", err, "more than ten years")
+	require.Nil(t, h.call("public.fn_endpoint_suspend($1, 'ann', 'long', '3650 days')", sub)["refused"])
 }
 
 func TestWebhookTimedSuspensionEnds(t *testing.T) {

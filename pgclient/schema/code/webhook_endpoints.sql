@@ -28,7 +28,8 @@ DECLARE
   v_after public.webhook_endpoint_suspensions;
   v_audit bigint;
 BEGIN
-  IF p_for <= interval '0' OR p_for > interval '10 years' THEN
+  -- ten years of the calendar: as intervals, '3650 days' > '10 years'
+  IF p_for <= interval '0' OR p_for > interval '11 years' OR now() + p_for > now() + interval '10 years' THEN
     RAISE EXCEPTION 'p_for must be an interval above 0 and up to 10 years, or null for no end'
       USING ERRCODE = '22023';
   END IF;
