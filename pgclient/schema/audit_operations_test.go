@@ -52,6 +52,15 @@ func TestAuditRowsOfAnOperation(t *testing.T) {
 	require.Equal(t, 11, one[int](h, `SELECT count(*) FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.proname LIKE '%dead\_letter%\_as'`))
 }
 
+// Batches of which every item was skipped are all recorded, and are none of the refusals of a login
+// that are limited.
+func TestAuditOfSkippedBatchesIsWhole(t *testing.T) {
+	h := newHooks(t)
+	h.exec("SELECT public.fn_operator_audit('dead_letter_requeue', 'dead_letter 1', 'ben', 'r', NULL, 2, NULL, NULL, 'refused', 12) FROM generate_series(1, 150)")
+	require.Equal(t, "150 300 refused", one[string](h, "SELECT concat_ws(' ', count(*), max(batch_items), string_agg(DISTINCT outcome, ',')) FROM public.queue_operator_action WHERE operation_id = 12"))
+	require.NotNil(t, one[*int64](h, "SELECT public.fn_operator_audit('ack', 'x', 'ann', 'r', p_outcome => 'refused: changed')"))
+}
+
 // The snapshot shows what people did, however many newer batches and refusals there are, and reads
 // only the rows of people.
 func TestSnapshotActionsBehindBatches(t *testing.T) {

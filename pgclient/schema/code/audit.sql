@@ -124,7 +124,7 @@ COMMENT ON FUNCTION public.fn_operator_origin IS
 -- fn_operator_audit(…) → id of the new audit row. db_role and client_addr are read from the session, so that no caller
 -- can forge them. The filter is stored as the caller passes it, unchecked. At most 100 refusals of one login are
 -- recorded per minute, so that no login can fill the table: the hundredth row notes that further refusals are not
--- recorded, and for each of these the function returns NULL.
+-- recorded, and for each of these the function returns NULL. Batches of operations neither count nor are left out.
 --   operation  the bulk operation that acts, or on which a person acts. Only functions that no login may call pass this
 --              argument, so that nobody can hide an action among the batches of an operation. A row whose action does
 --              not begin with bulk_ is a batch of the operation. Batches are numbered from 1 per action, with the sum
@@ -139,21 +139,22 @@ RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   c_refusals CONSTANT int := 100;
+  v_is_batch boolean := p_operation_id IS NOT NULL AND p_action NOT LIKE 'bulk\_%';
   v_refused bigint := 0;
   v_batch bigint;
   v_items bigint;
   v_id bigint;
 BEGIN
-  IF p_outcome LIKE 'refused%' THEN
-    SELECT count(*) INTO v_refused FROM (SELECT a.at, a.db_role, a.outcome FROM public.queue_operator_action a
+  IF p_outcome LIKE 'refused%' AND NOT v_is_batch THEN
+    SELECT count(*) INTO v_refused FROM (SELECT a.at, a.db_role, a.outcome, a.batch FROM public.queue_operator_action a
       ORDER BY a.id DESC LIMIT 3 * c_refusals) r
-    WHERE r.db_role = session_user AND r.outcome LIKE 'refused%'
+    WHERE r.db_role = session_user AND r.outcome LIKE 'refused%' AND r.batch IS NULL
       AND r.at BETWEEN now() - interval '1 minute' AND clock_timestamp() + interval '5 seconds';
     IF v_refused >= c_refusals THEN
       RETURN NULL;
     END IF;
   END IF;
-  IF p_operation_id IS NOT NULL AND p_action NOT LIKE 'bulk\_%' THEN
+  IF v_is_batch THEN
     SELECT a.batch, a.batch_items INTO v_batch, v_items FROM public.queue_operator_action a
     WHERE a.operation_id = p_operation_id AND a.action = p_action AND a.batch IS NOT NULL ORDER BY a.id DESC LIMIT 1;
     v_batch := COALESCE(v_batch, 0) + 1;
