@@ -158,7 +158,7 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 		if ctx.Err() != nil {
 			return Coded(endCode(ctx), errText("the command was not started: no time was left for it"))
 		}
-		return &Failure{Code: CodeStartFailed, Err: err, shortage: sender.Shortage(err)}
+		return &Failure{Code: CodeStartFailed, Err: err, shortage: sender.ProcessShortage(err)}
 	}
 	began := begun(cmd.Process.Pid)
 	// The error repeats the exit state, or means that pipes were kept open or not read. Neither

@@ -107,12 +107,17 @@ func parseSource(source SecretSource) (entry *secretEntry, what, do string) {
 
 // Fault is the reason why this host cannot sign with a reference (What), and the remedy (Do). It
 // contains no secret.
-type Fault struct{ What, Do string }
+type Fault struct {
+	What, Do string
+	lack     bool // this host itself lacks what it needs to read the file
+}
 
 // Error returns both as one line.
 func (f *Fault) Error() string { return f.What + ": " + f.Do }
 
-func faultf(do, format string, args ...any) *Fault { return &Fault{fmt.Sprintf(format, args...), do} }
+func faultf(do, format string, args ...any) *Fault {
+	return &Fault{What: fmt.Sprintf(format, args...), Do: do}
+}
 
 // Look returns the secrets for ref, at least one, or a Fault. The value of a source is one or
 // more secrets separated by white space, each in standard base64 with or without the prefix
@@ -193,9 +198,12 @@ func (e *secretEntry) resolve() ([][]byte, *Fault) {
 	if e.keys != nil && time.Since(e.readAt) < e.refresh {
 		return e.keys, nil
 	}
+	value, fault := readSecretFile(e.file)
+	if fault != nil && fault.lack && e.keys != nil {
+		return e.keys, nil // the file is there and may be as before
+	}
 	// When a file becomes unusable, signing stops at once: the old keys are not used any longer.
 	e.keys = nil
-	value, fault := readSecretFile(e.file)
 	if fault != nil {
 		return nil, fault
 	}
@@ -220,6 +228,9 @@ func readSecretFile(path string) (string, *Fault) {
 		case errors.Is(err, fs.ErrPermission):
 			return faultf("make the worker host's user its owner: chown USER "+path, "file %s may not be read", path)
 		}
+		if s := find(err, ofFiles()); s != nil {
+			return &Fault{What: fmt.Sprintf("file %s: %s", path, s.what), Do: s.do, lack: true}
+		}
 		return faultf("correct the path or the file", "file %s: %v", path, why)
 	}
 	// Check the file before opening it, because opening a pipe would block. Stat follows symbolic
@@ -240,11 +251,11 @@ func readSecretFile(path string) (string, *Fault) {
 		return "", failed(err)
 	}
 	if f := fileguard.Secret(path, info); f != nil {
-		return "", &Fault{f.What, f.Do}
+		return "", &Fault{What: f.What, Do: f.Do}
 	}
 	for _, f := range fileguard.Kept(path) { // anyone who may replace the file chooses the key
 		if f.Refuse {
-			return "", &Fault{f.What, f.Do}
+			return "", &Fault{What: f.What, Do: f.Do}
 		}
 	}
 	content, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))

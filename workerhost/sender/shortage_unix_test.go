@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -63,14 +64,62 @@ func TestConnectShortage(t *testing.T) {
 	} {
 		require.Equal(t, short, failed("127.0.0.1:9", errno).shortage != nil, errno.Error())
 	}
+	require.ErrorContains(t, failed("127.0.0.1:9", syscall.EAGAIN).shortage, "this host can make no connection at present: widen its range of ports")
+	require.ErrorContains(t, ProcessShortage(syscall.EAGAIN), "this host may start no further process: raise its limit of processes")
 	// No address of this host leads there (without an interface): that is no lack of ports.
 	unreachable := failed("[fe80::1]:9", syscall.EADDRNOTAVAIL)
 	require.NoError(t, unreachable.shortage)
 	require.Equal(t, CodeUnreachable, unreachable.code)
 }
 
+// Of the cause, the resolver of the system keeps the text alone, that of Go also what it could not do.
+func TestLookupShortage(t *testing.T) {
+	for text, short := range map[string]bool{
+		syscall.EMFILE.Error(): true, "dial udp 192.0.2.1:53: socket: " + syscall.EMFILE.Error(): true,
+		syscall.ENOMEM.Error(): true, "dial udp 192.0.2.1:53: connect: " + syscall.EAGAIN.Error(): true,
+		"no such host": false, "server misbehaving": false, "Temporary failure in name resolution": false,
+		"read udp 127.0.0.1:40000->192.0.2.1:53: i/o timeout": false,
+	} {
+		lack := lookupShortage(&net.DNSError{Err: text, Name: "receiver.example"})
+		require.Equal(t, short, lack != nil, text)
+		if lack != nil {
+			require.NotContains(t, lack.Error(), "process")
+		}
+	}
+}
+
+// While this host cannot open a secret's file, the secret that was read before signs; one that was not read yet is
+// missing for want of a file descriptor. That a file was removed is seen nevertheless.
+func TestSecretFileWithoutFileDescriptor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(path, []byte(sampleSecret), 0o600))
+	read := func() *Secrets {
+		s, err := NewSecrets([]SecretSource{{"r", "file:" + path}})
+		require.NoError(t, err)
+		s.byRef["r"][0].refresh = 0
+		return s
+	}
+	known, unread := read(), read()
+	_, err := resolve(known, "r")
+	require.NoError(t, err)
+	end := filesUpTo(t, 0)
+	keys, knownErr := resolve(known, "r")
+	_, unreadErr := resolve(unread, "r")
+	removed := os.Remove(path)
+	_, removedErr := resolve(known, "r")
+	end()
+	require.NoError(t, knownErr)
+	require.Equal(t, [][]byte{sampleKey()}, keys)
+	require.ErrorContains(t, unreadErr, "file "+path+": this host has no file descriptor left: raise its limit of open files")
+	require.NoError(t, removed)
+	require.ErrorContains(t, removedErr, "does not exist")
+}
+
 // The root certificates of the system are read before the first handshake: it may come while no file can be opened.
 func TestRootCertificatesAreReadAtFirst(t *testing.T) {
+	if runtime.GOOS == "darwin" {
+		t.Skip("macOS has no file of root certificates")
+	}
 	const variable = "QTOP_TEST_ROOTS"
 	if url := os.Getenv(variable); url != "" {
 		s := New(Config{Allow: loopback()})
