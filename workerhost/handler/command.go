@@ -51,7 +51,8 @@ const runVariable = "QTOP_RUN"
 // permanently. Every other exit code N is a failed attempt with the code EXIT_<N>. The code is
 // SIGNAL_<name> if a signal ended the command, TIMEOUT or STOPPED if the context ended, and
 // START_FAILED if the command cannot be started. If it cannot be started because the host itself lacks
-// file descriptors, processes or memory, the job is handed back and no attempt is counted (Shortage).
+// file descriptors, processes or memory, the job is handed back and no attempt is counted, unless
+// another handler called this one (Shortage).
 //
 // The last 4 KiB of standard output and standard error together are kept for the text of a
 // failure; earlier output is discarded.

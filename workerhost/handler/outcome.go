@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"errors"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -89,21 +90,15 @@ func Outcome(err error) (code, text string, permanent bool) {
 	return code, cleanText(err.Error(), MaxText), permanent
 }
 
-// Shortage returns what the host itself lacked, such as file descriptors or processes, so that a Command
-// or URL handler could not begin; nil if err has another cause. The job is not at fault: the host hands it back,
-// unless the error is permanent.
-func Shortage(err error) (lack error) {
-	permanent := false
-	eachFailure(err, func(f *Failure) {
-		if lack == nil {
-			lack = f.shortage
-		}
-		permanent = permanent || f.Permanent
-	})
-	if permanent {
-		return nil
+// Shortage returns what the host itself lacked, such as file descriptors or processes, so that a job could not
+// begin; nil if err, which Runner.Run returned, has another cause. The job is not at fault: the host hands it back.
+// Only a Command or URL that is itself the handler of the job has a shortage: any other handler that calls one may
+// have done part of the work before, so its error is a failed attempt.
+func Shortage(err error) error {
+	if f, ok := errors.AsType[*Failure](err); ok {
+		return f.shortage
 	}
-	return lack
+	return nil
 }
 
 // eachFailure calls f with each Failure in err, an outer one before those that it wraps, as

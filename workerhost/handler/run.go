@@ -149,13 +149,13 @@ func (r *Runner) call(t *attempt, next chan *attempt) {
 			r.log().Warn("an abandoned handler has returned", "job_id", t.job.ID, "job_kind", t.job.Kind)
 		}
 	}()
-	err = settle(t.ctx, t.h.Handle(t.ctx, t.job))
+	err = settle(t.ctx, t.h, t.h.Handle(t.ctx, t.job))
 	returned = true
 }
 
-// settle turns the handler's error into a Failure. It runs where a panic in the methods of that
-// error is still recovered.
-func settle(ctx context.Context, err error) error {
+// settle turns the error of the handler h into a Failure. It runs where a panic in the methods of
+// that error is still recovered.
+func settle(ctx context.Context, h Handler, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -163,7 +163,12 @@ func settle(ctx context.Context, err error) error {
 	if code == CodeError && ctx.Err() != nil {
 		code = endCode(ctx)
 	}
-	return &Failure{Code: code, Permanent: permanent, Err: errText(text), shortage: Shortage(err)}
+	f := &Failure{Code: code, Permanent: permanent, Err: errText(text)}
+	switch h.(type) {
+	case *command, *endpoint:
+		f.shortage = Shortage(err)
+	}
+	return f
 }
 
 // broken returns the failure of a handler that panicked with p or called runtime.Goexit. p is nil

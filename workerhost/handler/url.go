@@ -22,8 +22,8 @@ const longest = 24 * time.Hour
 // status is a failed attempt with code HTTP_<status>; this includes redirects, which are not
 // followed. Without a response the code is one of the codes of package sender. At most 4 KiB of
 // the response body are kept for the text of a failure. If the host itself lacks what a connection needs, the job is
-// handed back and no attempt is counted (Shortage). The address checks and limits of package
-// sender apply.
+// handed back and no attempt is counted, unless another handler called this one (Shortage). The
+// address checks and limits of package sender apply.
 //
 // A response may take as long as the attempt: an endpoint usually does its work before it responds.
 // If the sender s bounds the time of a response header (Config.Headers), that counts too.
