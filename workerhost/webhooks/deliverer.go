@@ -31,6 +31,7 @@ type deliverer struct {
 	slots     *slots
 	failing   map[int64]int    // failures not recorded yet, by webhook subscription
 	endpoints map[int64]string // endpoint by webhook subscription, as last claimed
+	returning []*delivery      // to hand back when all queued ends of requests are handled
 	claims    chan claim       // size 1
 
 	claimWanted   bool    // there may be deliveries to claim
@@ -150,13 +151,17 @@ func (d *deliverer) begin(send context.Context) {
 
 // drainEnded handles all queued ends of requests before the next claim.
 // Results arrive in batches, and one claim after the batch is cheaper than one
-// per result.
+// per result; what is handed back after them is one statement too.
 func (d *deliverer) drainEnded(ctx context.Context) {
 	for {
 		select {
 		case e := <-d.requests.ended:
 			d.end(ctx, e)
 		default:
+			if ctx.Err() == nil { // else the loop was stopped; Run hands them back
+				d.release(ctx, d.returning)
+			}
+			d.returning = nil
 			return
 		}
 	}
@@ -328,18 +333,15 @@ func (d *deliverer) requestEnded(ctx context.Context, x *delivery) {
 	switch {
 	case x.fault != nil: // the secret became unavailable between the claim and the request
 		d.keys.markUnsigned(x.SubscriptionID, *x.SecretRef, x.fault)
-		d.release(ctx, append(waiting, x))
+		d.returning = append(d.returning, x)
 	case x.payloadUnread, x.shortage != nil:
-		d.release(ctx, append(waiting, x))
+		d.returning = append(d.returning, x)
 	case !x.sent:
 		d.leases.forget(x)
-		d.release(ctx, waiting)
 	case !x.delivered:
 		d.failing[x.SubscriptionID]++
-		if ctx.Err() == nil {
-			d.release(ctx, waiting)
-		}
 	}
+	d.returning = append(d.returning, waiting...)
 }
 
 // resultEnded removes a delivery whose result is recorded or lost.

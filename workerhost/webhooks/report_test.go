@@ -3,6 +3,7 @@ package webhooks
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -59,7 +60,7 @@ func claimedWorker(t *testing.T) (*Worker, *loop.Loop, []work.WebhookJob, *pgxpo
 func TestUnreadPayloadKeepsNoOthers(t *testing.T) {
 	t.Parallel()
 	w, l, claimed, _ := claimedWorker(t)
-	d := &deliverer{Worker: w, l: l, slots: newSlots(1, 1), leases: &leases{Worker: w, l: l, leased: map[int64]*delivery{}}}
+	d := &deliverer{Worker: w, l: l, slots: newSlots(1, 1), leases: &leases{Worker: w, l: l, leased: map[int64]*delivery{}}, requests: newRequests(w, l, 3)}
 	now := time.Now()
 	xs := d.leases.add(claim{jobs: claimed, sent: now, returned: now})
 	d.slots.add(xs[0], now)
@@ -67,11 +68,32 @@ func TestUnreadPayloadKeepsNoOthers(t *testing.T) {
 	e := d.slots.endpoints[xs[0].endpoint]
 	e.buffer = append(e.buffer, xs[1:]...) // as after some successes
 	d.slots.buffered += 2
-	d.requestEnded(t.Context(), xs[0]) // nothing was sent
+	d.requests.ended <- end{xs[0], false} // nothing was sent
+	d.drainEnded(t.Context())
 	require.Empty(t, d.leases.leased)
 	again, err := w.Client.ClaimWebhooks(t.Context(), "x", 3, nil, 3, 0)
 	require.NoError(t, err)
 	require.Len(t, again, 2)
+}
+
+// What the requests that ended meanwhile hand back is one statement: the loop claims and renews nothing while it runs.
+func TestHandBackInOneStatement(t *testing.T) {
+	t.Parallel()
+	w, l, claimed, admin := claimedWorker(t)
+	d := &deliverer{Worker: w, l: l, slots: newSlots(8, 8), leases: &leases{Worker: w, l: l, leased: map[int64]*delivery{}}, requests: newRequests(w, l, 3)}
+	now := time.Now()
+	for _, x := range d.leases.add(claim{jobs: claimed, sent: now, returned: now}) {
+		require.True(t, d.slots.add(x, now))
+		require.Same(t, x, d.slots.start(now))
+		x.shortage = errors.New("no file descriptor")
+		d.requests.ended <- end{x, false}
+	}
+	d.drainEnded(t.Context())
+	require.Empty(t, d.leases.leased)
+	require.Equal(t, []string{"Pending", "Pending", "Pending"}, states(t, admin))
+	var statements int
+	require.NoError(t, admin.QueryRow(t.Context(), "SELECT count(DISTINCT xmin::text)::int FROM public.webhook_delivery_jobs").Scan(&statements))
+	require.Equal(t, 1, statements)
 }
 
 // A result that the database refuses does not affect the other results of its batch, and a
