@@ -23,5 +23,5 @@ func foreignFindings(ctx context.Context, x patient) []finding {
 	for _, f := range found {
 		out = append(out, finding{queue.Choose(f.Bad, "bad", "note"), "foreign", f.What, f.Remedy.String()})
 	}
-	return out
+	return append(out, leftOut("foreign", len(found), found[0].Of)...)
 }

@@ -21,7 +21,7 @@ func TestDoctorOnForeignObjects(t *testing.T) {
 		_, err := admin.Exec(t.Context(), sql)
 		require.NoError(t, err, sql)
 	}
-	login, eve := operator(t, db), pgtest.Login(t, db)
+	login, eve, fay := operator(t, db), pgtest.Login(t, db), pgtest.Login(t, db)
 	doctor := func() (lines string, remedies []string) {
 		out, _ := qtop(t, db.DSN(login), "doctor", "-o", "json").Output() // bad findings exit with 1
 		var all []finding
@@ -78,6 +78,9 @@ func TestDoctorOnForeignObjects(t *testing.T) {
 	}
 	require.NotContains(t, lines, "publication fits")
 	require.Len(t, remedies, 18)
+	exec("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO " + fay)
+	lines, remedies = doctor()
+	require.Contains(t, lines, "note "+fay+" has EXECUTE on ")
 	table, _ := qtop(t, db.DSN(login), "doctor").Output()
 	for _, sql := range remedies {
 		require.Contains(t, string(table), sql, "not cut")
@@ -89,4 +92,9 @@ func TestDoctorOnForeignObjects(t *testing.T) {
 	exec("DELETE FROM public.queue_counter_recent")
 	lines, _ = doctor()
 	require.Equal(t, "ok no object of others shadows the queue's own, and nobody else may create objects in its schemas\n", lines)
+
+	exec("DO $$ BEGIN FOR i IN 1..103 LOOP EXECUTE format('CREATE EVENT TRIGGER heard_%s ON table_rewrite EXECUTE FUNCTION public.heard()', i); END LOOP; END $$")
+	lines, remedies = doctor()
+	require.Len(t, remedies, 101)
+	require.Contains(t, lines, "note 3 more findings like these\n")
 }

@@ -51,3 +51,11 @@ func (x patient) unread(check string, err error) finding {
 	}
 	return finding{"bad", check, queue.Said(err), ""}
 }
+
+// leftOut returns the finding that a check has more findings than it read; none if it read all.
+func leftOut(check string, shown, of int) []finding {
+	if of <= shown {
+		return nil
+	}
+	return []finding{{"note", check, queue.Clean(queue.Plural(of-shown, "more finding like these", "more findings like these")), "fix these first"}}
+}

@@ -18,14 +18,16 @@ type Foreign struct {
 	Bad    bool       // it changes what qtop does now; false = it could
 	What   queue.Text // what it is, and what it can do
 	Remedy queue.Text // an SQL statement that removes it
+	Of     int        // all such objects and rights, also those that are not returned
 }
 
 // foreignSQL considers an object qtop's if the owner of the queue's tables owns it in schema
-// public. $1 are the roles of qtop.
+// public. $1 are the roles of qtop. Rights on many objects are several rows: each has a statement that
+// is short enough to be printed whole.
 const foreignSQL = `
 WITH o AS (SELECT c.relowner AS owner FROM pg_class c WHERE c.oid = to_regclass('public.job_queue')),
 ours AS (SELECT c.* FROM pg_class c JOIN o ON o.owner = c.relowner WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v'))
-SELECT bad, what, remedy FROM (
+SELECT bad, what, remedy, (count(*) OVER ())::int FROM (
 	SELECT 1 AS place, true AS bad, format('trigger %I on %s calls %s of %I: its code runs with the rights of whoever writes the table, the owner too',
 			t.tgname, t.tgrelid::regclass, p.oid::regprocedure, pg_get_userbyid(p.proowner)) AS what,
 		format('DROP TRIGGER %I ON %s', t.tgname, t.tgrelid::regclass) AS remedy
@@ -85,15 +87,18 @@ SELECT bad, what, remedy FROM (
 	SELECT 8, false, format('%I has %s on %s%s of the queue itself, not by a role of qtop: no check compares such rights, and what is done with them is not audited',
 			g.grantee, g.privileges, array_to_string(g.names[:3], ', '), CASE WHEN cardinality(g.names) > 3 THEN format(' and %s more', cardinality(g.names) - 3) ELSE '' END),
 		format('REVOKE ALL ON %s %s FROM %I CASCADE, where it is not meant', g.kind, array_to_string(g.names, ', '), g.grantee)
-	FROM (SELECT x.kind, r.rolname AS grantee, string_agg(DISTINCT x.privilege, ', ' ORDER BY x.privilege) AS privileges, array_agg(DISTINCT x.name ORDER BY x.name) AS names
-		FROM (SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass::text, a.privilege_type, a.grantee
-			FROM pg_class c JOIN o ON o.owner = c.relowner CROSS JOIN LATERAL (SELECT c.relacl UNION ALL SELECT t.attacl FROM pg_attribute t WHERE t.attrelid = c.oid) l (acl) CROSS JOIN LATERAL aclexplode(l.acl) a
-			WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S')
-			UNION ALL
-			SELECT 'FUNCTION', p.oid::regprocedure::text, a.privilege_type, a.grantee
-			FROM pg_proc p JOIN o ON o.owner = p.proowner CROSS JOIN LATERAL aclexplode(p.proacl) a WHERE p.pronamespace = 'public'::regnamespace) x (kind, name, privilege, grantee)
-		JOIN pg_roles r ON r.oid = x.grantee WHERE r.rolname::text <> ALL ($1::text[]) AND NOT r.rolsuper GROUP BY x.kind, r.rolname) g
-) s ORDER BY place, what LIMIT 100`
+	FROM (SELECT w.kind, w.grantee, string_agg(DISTINCT p.privilege, ', ' ORDER BY p.privilege) AS privileges, array_agg(DISTINCT w.name ORDER BY w.name) AS names
+		FROM (SELECT x.kind, r.rolname AS grantee, x.name, array_agg(x.privilege) AS privileges,
+				sum(octet_length(x.name) + 2) OVER (PARTITION BY x.kind, r.rolname ORDER BY x.name) / 7000 AS part
+			FROM (SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass::text, a.privilege_type, a.grantee
+				FROM pg_class c JOIN o ON o.owner = c.relowner CROSS JOIN LATERAL (SELECT c.relacl UNION ALL SELECT t.attacl FROM pg_attribute t WHERE t.attrelid = c.oid) l (acl) CROSS JOIN LATERAL aclexplode(l.acl) a
+				WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S')
+				UNION ALL
+				SELECT 'FUNCTION', p.oid::regprocedure::text, a.privilege_type, a.grantee
+				FROM pg_proc p JOIN o ON o.owner = p.proowner CROSS JOIN LATERAL aclexplode(p.proacl) a WHERE p.pronamespace = 'public'::regnamespace) x (kind, name, privilege, grantee)
+			JOIN pg_roles r ON r.oid = x.grantee WHERE r.rolname::text <> ALL ($1::text[]) AND NOT r.rolsuper GROUP BY x.kind, r.rolname, x.name) w
+		CROSS JOIN LATERAL unnest(w.privileges) p (privilege) GROUP BY w.kind, w.grantee, w.part) g
+) s ORDER BY bad DESC, place, what LIMIT 100`
 
 // ForeignObjects returns up to 100 objects that others made in or for qtop's schema, and rights that
 // others have on its objects, what changes what qtop does now first.
