@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient/inspect"
@@ -44,11 +45,39 @@ func fileFindings(_ context.Context, x patient) (all []finding) {
 const shownHosts = 5
 
 // signingFindings lists the webhook subscriptions whose requests a live host
-// cannot sign, or could not sign at the next delivery.
+// cannot sign, or could not sign at the next delivery. What cannot be read is
+// one finding more.
 func signingFindings(ctx context.Context, x patient) (all []finding) {
+	parts := []func(context.Context, patient) ([]finding, error){signingFaults, secretsThatHostsLack, unsignedSubscriptions, misformedURLs}
+	var unread []finding
+	failed := 0
+	for _, part := range parts {
+		found, err := part(ctx, x)
+		if err != nil {
+			failed++
+			if f := x.unread("signing", err); !slices.Contains(unread, f) {
+				unread = append(unread, f)
+			}
+		}
+		all = append(all, found...)
+	}
+	for _, f := range unread {
+		if f.State == "note" && failed < len(parts) {
+			f.Found = queue.Clean("in part " + f.Found.String())
+		}
+		all = append(all, f)
+	}
+	if len(all) == 0 {
+		return []finding{{"ok", "signing", queue.Clean("every live host can sign what it sends"), ""}}
+	}
+	return all
+}
+
+// signingFaults lists the subscriptions for which a live host sends nothing.
+func signingFaults(ctx context.Context, x patient) (all []finding, _ error) {
 	faults, hosts, err := inspect.SigningFaults(ctx, x.client)
-	if err != nil {
-		return []finding{x.unread("signing", err)}
+	if err != nil || len(faults) == 0 {
+		return nil, err
 	}
 	of := map[int64]map[string]bool{}
 	for _, f := range faults {
@@ -63,9 +92,15 @@ func signingFindings(ctx context.Context, x patient) (all []finding) {
 		state := queue.Choose(len(of[f.Subscription]) >= hosts, "bad", "note")
 		all = append(all, finding{state, "signing", queue.Clean(fmt.Sprintf("host %s sends nothing of subscription %d: %s", f.Host, f.Subscription, f.What)), f.Do.String()})
 	}
+	return append(all, leftOut("signing", len(faults), faults[0].Of)...), nil
+}
+
+// secretsThatHostsLack lists the secrets that hosts would miss at the next
+// delivery.
+func secretsThatHostsLack(ctx context.Context, x patient) (all []finding, _ error) {
 	unknown, err := inspect.UnknownSecrets(ctx, x.client)
-	if err != nil {
-		return []finding{x.unread("signing", err)}
+	if err != nil || len(unknown) == 0 {
+		return nil, err
 	}
 	for _, u := range unknown {
 		who := "host " + texts(u.Hosts[:min(len(u.Hosts), shownHosts)])
@@ -76,24 +111,27 @@ func signingFindings(ctx context.Context, x patient) (all []finding) {
 			queue.Plural(u.Subscriptions, "active webhook subscription names", "active webhook subscriptions name"), u.First)),
 			"add it to delivery.secrets of the host, or qtop webhook rotate-secret ID --secret-ref REF --reason R to sign with one that it has"})
 	}
+	return append(all, leftOut("signing", len(unknown), unknown[0].Of)...), nil
+}
+
+// unsignedSubscriptions counts the subscriptions whose requests carry no
+// signature.
+func unsignedSubscriptions(ctx context.Context, x patient) ([]finding, error) {
 	unsigned, err := inspect.Unsigned(ctx, x.client)
-	if err != nil {
-		return []finding{x.unread("signing", err)}
+	if err != nil || unsigned == 0 {
+		return nil, err
 	}
-	if unsigned > 0 {
-		all = append(all, finding{"note", "signing", queue.Clean(queue.Plural(unsigned, "active webhook subscription sends", "active webhook subscriptions send") + " unsigned"),
-			"their receivers cannot verify the sender: give them a secret_ref (docs/webhooks.md)"})
-	}
-	misformed, err := inspect.Misformed(ctx, x.client)
-	if err != nil {
-		return []finding{x.unread("signing", err)}
-	}
+	return []finding{{"note", "signing", queue.Clean(queue.Plural(unsigned, "active webhook subscription sends", "active webhook subscriptions send") + " unsigned"),
+		"their receivers cannot verify the sender: give them a secret_ref (docs/webhooks.md)"}}, nil
+}
+
+// misformedURLs lists the subscriptions whose URL has a form that is no longer
+// accepted.
+func misformedURLs(ctx context.Context, x patient) (all []finding, _ error) {
+	misformed, of, err := inspect.Misformed(ctx, x.client)
 	for _, id := range misformed {
 		all = append(all, finding{"bad", "signing", queue.Clean(fmt.Sprintf("the callback URL of subscription %d is not https://HOST/PATH: nothing can be sent to it, and what viewers see as its endpoint may be a secret of it", id)),
 			fmt.Sprintf("as a member of subscription_admin: UPDATE public.subscriptions SET callback_url = 'https://HOST/PATH' WHERE id = %d; replace the token or password that it held", id)})
 	}
-	if len(all) == 0 {
-		return []finding{{"ok", "signing", queue.Clean("every live host can sign what it sends"), ""}}
-	}
-	return all
+	return append(all, leftOut("signing", len(misformed), of)...), err
 }

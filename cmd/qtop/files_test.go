@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -227,21 +228,26 @@ func TestDoctorNamesSecretsThatHostsLack(t *testing.T) {
 		require.NoError(t, err)
 	}
 	exec(`INSERT INTO public.subscriptions (event_type, callback_url, active, verified, secret_ref) VALUES
-		('a', 'https://a.example/h', true, true, 'acme'), ('b', 'https://a.example/h', true, true, 'acme'), ('c', 'https://a.example/h', false, true, 'gone')`)
+		('a', 'https://a.example/h', true, true, 'acme'), ('b', 'https://a.example/h', true, true, 'acme'), ('c', 'https://a.example/h', false, true, 'gone'),
+		('d', 'https://a.example/h', true, false, 'later'), ('e', 'https://a.example/h', true, false, NULL)`)
 	beat := func(host, progress string) {
 		exec(`INSERT INTO public.queue_host (host_id, instance, version, loops, progress) VALUES ('` + host + `', gen_random_uuid(), '', '{webhook_worker}', '{"webhook_worker": ` + progress + `}')
 			ON CONFLICT (host_id) DO UPDATE SET progress = excluded.progress, last_seen_at = now()`)
 	}
-	login := operator(t, db)
-	doctor := func() string {
+	login, host, jobs, bare := operator(t, db), pgtest.Login(t, db, "dot_executor", "webhook_worker"), pgtest.Login(t, db, "dot_executor"), pgtest.Login(t, db)
+	doctorOf := func(login string) string {
 		out, _ := qtop(t, db.DSN(login), "doctor").CombinedOutput()
 		return string(out)
 	}
+	doctor := func() string { return doctorOf(login) }
 	says := `signing +host a cannot sign with secret_ref "acme", which 2 active webhook subscriptions name: the first is 1 +add it to delivery.secrets`
 	beat("a", `{"secrets": []}`)
 	out := doctor()
 	require.Regexp(t, `bad +`+says, out)
-	require.NotContains(t, out, "gone", "nothing is sent for it")
+	for _, nothingIsSent := range []string{"gone", "later", "unsigned"} {
+		require.NotContains(t, out, nothingIsSent)
+	}
+	require.Regexp(t, `bad +`+says, doctorOf(host), "a host's login may see the names of the secrets")
 	beat("b", `{"secrets": ["acme"]}`)
 	require.Regexp(t, `note +`+says, doctor())
 	beat("b", `{}`)
@@ -250,8 +256,14 @@ func TestDoctorNamesSecretsThatHostsLack(t *testing.T) {
 	out = doctor()
 	require.Contains(t, out, "host a sends nothing of subscription 1: no such secret")
 	require.NotContains(t, out, "cannot sign with")
+	out = doctorOf(jobs)
+	require.Contains(t, out, "host a sends nothing of subscription 1: no such secret", "it may not read the subscriptions, but may read this")
+	require.Regexp(t, `note +signing +in part not looked at: this login may not read it`, out)
+	require.Len(t, regexp.MustCompile(`(?m)^note +signing +not looked at: this login may not read it`).FindAllString(doctorOf(bare), -1), 1)
 	beat("a", `{"secrets": ["acme"]}`)
 	require.Regexp(t, `ok +signing`, doctor())
+	exec("INSERT INTO public.subscriptions (event_type, callback_url, active, verified, secret_ref) SELECT 'f', 'https://a.example/h' || i, true, true, 'r' || i FROM generate_series(1, 25) i")
+	require.Regexp(t, `note +signing +5 more findings like these`, doctor())
 }
 
 // The doctor names jobs of an older release whose due time never comes.

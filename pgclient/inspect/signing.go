@@ -15,6 +15,7 @@ type SigningFault struct {
 	Host         queue.Text
 	Subscription int64
 	What, Do     queue.Text // what is wrong with the secret on that host, and the remedy
+	Of           int        // all faults, also those that are not returned
 }
 
 // SigningFaults returns up to 100 subscriptions whose requests a live host cannot sign, and the
@@ -22,7 +23,7 @@ type SigningFault struct {
 func SigningFaults(ctx context.Context, c *pgclient.Client) (faults []SigningFault, hosts int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	faults, err = pgrow.All[SigningFault](ctx, c.Read(), `SELECT f.host_id, f.subscription_id, f.what, f.remedy FROM public.v_signing_fault f
+	faults, err = pgrow.All[SigningFault](ctx, c.Read(), `SELECT f.host_id, f.subscription_id, f.what, f.remedy, (count(*) OVER ())::int FROM public.v_signing_fault f
 		ORDER BY f.subscription_id, f.host_id LIMIT 100`)
 	if err != nil {
 		return nil, 0, pgerror.Translate(err)
@@ -34,45 +35,55 @@ func SigningFaults(ctx context.Context, c *pgclient.Client) (faults []SigningFau
 	return faults, hosts, pgerror.Translate(err)
 }
 
-// UnknownSecret is a secret that active webhook subscriptions name and with which live hosts cannot sign.
+// UnknownSecret is a secret that active and verified webhook subscriptions name and with which live hosts cannot sign.
 type UnknownSecret struct {
 	Ref           string
-	Subscriptions int          // active webhook subscriptions that name it
+	Subscriptions int          // active and verified webhook subscriptions that name it
 	First         int64        // the first of these
 	Hosts         []queue.Text // live hosts that cannot sign with it, and are in no [SigningFault] of it
 	Nowhere       bool         // no live host that sends webhooks can sign with it
+	Of            int          // all such secrets, also those that are not returned
 }
+
+// unknownSecretsSQL reads what each host reports once: a host can report many secrets, and many can be named.
+const unknownSecretsSQL = `WITH host AS MATERIALIZED (SELECT h.host_id, h.secret_refs FROM public.v_webhook_host_secrets h
+		), fault AS MATERIALIZED (SELECT f.host_id, f.subscription_id FROM public.v_signing_fault f
+		), named AS MATERIALIZED (SELECT s.secret_ref, count(*)::int AS n, min(s.id) AS first FROM public.subscriptions s
+			WHERE s.active AND s.verified AND s.secret_ref IS NOT NULL GROUP BY s.secret_ref
+		), lacks AS MATERIALIZED (SELECT n.secret_ref, h.host_id FROM named n CROSS JOIN host h WHERE h.secret_refs IS NOT NULL
+			EXCEPT SELECT r.ref, h.host_id FROM host h CROSS JOIN LATERAL unnest(h.secret_refs) r (ref)
+		), untold AS (SELECT l.secret_ref, l.host_id FROM lacks l
+			EXCEPT SELECT s.secret_ref, f.host_id FROM fault f JOIN public.subscriptions s ON s.id = f.subscription_id WHERE s.active AND s.verified
+		), missed AS (SELECT u.secret_ref, array_agg(u.host_id ORDER BY u.host_id) AS hosts, (count(*) OVER ())::int AS total FROM untold u
+			GROUP BY u.secret_ref ORDER BY u.secret_ref LIMIT 20
+		)
+		SELECT m.secret_ref, n.n, n.first, m.hosts, (SELECT count(*) FROM lacks l WHERE l.secret_ref = m.secret_ref) = (SELECT count(*) FROM host), m.total
+		FROM missed m JOIN named n ON n.secret_ref = m.secret_ref ORDER BY m.secret_ref`
 
 // UnknownSecrets returns up to 20 secrets that hosts would miss at the next delivery, as they report
 // them; [SigningFaults] knows only deliveries that were tried.
 func UnknownSecrets(ctx context.Context, c *pgclient.Client) ([]UnknownSecret, error) {
-	return read[UnknownSecret](ctx, c, `WITH named AS (
-			SELECT s.secret_ref, count(*)::int AS n, min(s.id) AS first, array_agg(s.id) AS ids FROM public.subscriptions s
-			WHERE s.active AND s.secret_ref IS NOT NULL GROUP BY 1
-		), missed AS (
-			SELECT n.secret_ref, n.n, n.first,
-				ARRAY(SELECT h.host_id FROM public.v_webhook_host_secrets h WHERE n.secret_ref <> ALL (h.secret_refs)
-					AND NOT EXISTS (SELECT FROM public.v_signing_fault f WHERE f.host_id = h.host_id AND f.subscription_id = ANY (n.ids)) ORDER BY 1) AS hosts,
-				NOT EXISTS (SELECT FROM public.v_webhook_host_secrets h WHERE n.secret_ref <> ALL (h.secret_refs) IS NOT TRUE) AS nowhere
-			FROM named n
-		)
-		SELECT m.secret_ref, m.n, m.first, m.hosts, m.nowhere FROM missed m WHERE m.hosts <> '{}' ORDER BY m.secret_ref LIMIT 20`)
+	return read[UnknownSecret](ctx, c, unknownSecretsSQL)
 }
 
-// Unsigned returns the number of active webhook subscriptions without a secret.
+// Unsigned returns the number of webhook subscriptions without a secret that are sent to: active and verified ones.
 func Unsigned(ctx context.Context, c *pgclient.Client) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	err = c.Read().QueryRow(ctx, "SELECT count(*)::int FROM public.subscriptions s WHERE s.active AND s.secret_ref IS NULL").Scan(&n)
+	err = c.Read().QueryRow(ctx, "SELECT count(*)::int FROM public.subscriptions s WHERE s.active AND s.verified AND s.secret_ref IS NULL").Scan(&n)
 	return n, pgerror.Translate(err)
 }
 
 // Misformed returns the webhook subscriptions whose URL has a form that is no longer accepted, at most
-// 20: what is shown as their endpoint may be a part of the URL that is secret.
-func Misformed(ctx context.Context, c *pgclient.Client) (ids []int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
-	defer cancel()
-	ids, err = pgrow.Column[int64](ctx, c.Read(), `SELECT s.id FROM public.subscriptions s
+// 20, and their number: what is shown as their endpoint may be a part of the URL that is secret.
+func Misformed(ctx context.Context, c *pgclient.Client) (ids []int64, of int, err error) {
+	rows, err := read[struct {
+		ID int64
+		Of int
+	}](ctx, c, `SELECT s.id, (count(*) OVER ())::int FROM public.subscriptions s
 		WHERE s.endpoint !~ '^([^][/?#@:[:space:]]+|[[][0-9a-f:.]+[]])(:[0-9]*)?$' ORDER BY s.id LIMIT 20`)
-	return ids, pgerror.Translate(err)
+	for _, r := range rows {
+		ids, of = append(ids, r.ID), r.Of
+	}
+	return ids, of, err
 }

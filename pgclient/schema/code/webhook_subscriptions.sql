@@ -207,8 +207,8 @@ WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
   AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND 'webhook_worker' = ANY (q.loops);
 COMMENT ON VIEW public.v_webhook_host_secrets IS
   'Live hosts that send webhooks, with the names of the secrets with which each can sign; never a secret.';
-GRANT SELECT ON public.v_webhook_host_secrets TO :"queue_viewer", :"dead_letter_operator", :"workflow_admin",
-  :"subscription_admin";
+GRANT SELECT ON public.v_webhook_host_secrets TO :"queue_viewer", :"dot_executor", :"dead_letter_operator",
+  :"workflow_admin", :"subscription_admin";
 
 -- fn_webhook_secret_rotate(subscription, secret_ref, actor, reason, dry_run, expected secret_ref) → {subscription_id,
 -- event_type, callback_url (masked), before, after, hosts, audit_id}: signs the deliveries of a webhook subscription
