@@ -16,11 +16,11 @@ import (
 // loginFindings reports settings that roles and the database give to sessions,
 // and logins with more rights than their work needs.
 func loginFindings(ctx context.Context, x patient) []finding {
+	var out []finding
 	settings, err := inspect.LoginSettings(ctx, x.client)
 	if err != nil {
-		return []finding{{"bad", "login", queue.Clean(err.Error()), ""}}
+		out = append(out, finding{"bad", "login", queue.Clean(err.Error()), ""})
 	}
-	var out []finding
 	if x.settings.ReadOnly {
 		out = append(out, finding{"note", "read-only", queue.Clean("read_only is set: this program changes nothing"), "leave out read_only to act"})
 	}

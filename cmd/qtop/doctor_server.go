@@ -33,16 +33,17 @@ func diskFindings(ctx context.Context, x patient) []finding {
 	if err != nil {
 		return []finding{{"bad", "disk", queue.Said(err), ""}}
 	}
-	followers, err := inspect.Followers(ctx, x.client)
-	if err != nil {
-		return []finding{{"bad", "replication", queue.Said(err), ""}}
-	}
 	var free, total uint64
 	socket := x.session.Address.String() == "local socket" && s.Peer == "[local]"
 	if dir := s.DataDirectory.String(); dir != "" && (socket || backendHere(s)) {
 		free, total = room(dir)
 	}
-	return append(append(judgeDisk(s, followers, free, total), judgeAge(s)...), judgeReplication(s, followers)...)
+	followers, err := inspect.Followers(ctx, x.client)
+	all := append(judgeDisk(s, followers, free, total), judgeAge(s)...)
+	if err != nil {
+		return append(all, finding{"bad", "replication", queue.Said(err), ""})
+	}
+	return append(all, judgeReplication(s, followers)...)
 }
 
 // judgeAge judges how near the server is to the end of its transaction ids.

@@ -216,3 +216,16 @@ func TestDoctorJudgesTheServer(t *testing.T) {
 	require.Contains(t, said(judgeReplication(inspect.ServerState{Replay: time.Hour}, nil)), "note this standby is 1h0m0s behind")
 	require.Contains(t, said(judgeReplication(inspect.ServerState{Cut: true}, nil)), "note this standby receives nothing")
 }
+
+// What one part of a check cannot read takes away nothing of its other parts.
+func TestDoctorKeepsWhatItCouldRead(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	login := operator(t, db)
+	_, err := db.Conn(t, "").Exec(t.Context(), "REVOKE SELECT ON pg_catalog.pg_replication_slots, pg_catalog.pg_db_role_setting FROM PUBLIC; ALTER ROLE "+login+" CREATEROLE")
+	require.NoError(t, err)
+	out, _ := qtop(t, db.DSN(login), "doctor").CombinedOutput()
+	for _, says := range []string{`bad +replication +`, `(note|ok|bad) +disk +.*the database has `, `bad +login +`, `note +wide login +` + login + ` has CREATEROLE`} {
+		require.Regexp(t, says, string(out))
+	}
+}
