@@ -155,12 +155,14 @@ BEGIN
     ), kept AS (
       INSERT INTO public.dead_letter_requeues (dead_letter_id, new_saga_id, requeued_by, reason, operation_id)
       SELECT b.requeued_from_dead_letter_id, b.id, v_actor, v_reason, p_operation_id FROM born b ORDER BY 1
+    ), made AS MATERIALIZED ( -- by id: see job_claim.sql
+      SELECT jsonb_object_agg(b.requeued_from_dead_letter_id, b.id) AS of FROM born b
     )
-    SELECT array_agg(b.id ORDER BY r.n), array_agg(COALESCE(r.why, CASE WHEN b.id IS NULL
+    SELECT array_agg((m.of ->> r.id::text)::bigint ORDER BY r.n),
+      array_agg(COALESCE(r.why, CASE WHEN m.of ->> r.id::text IS NULL
       THEN 'another saga was made for the same event and subscription' END) ORDER BY r.n)
     INTO v_sagas, v_why
-    FROM unnest(v_ids, v_why) WITH ORDINALITY AS r (id, why, n)
-    LEFT JOIN born b ON b.requeued_from_dead_letter_id = r.id;
+    FROM made m CROSS JOIN unnest(v_ids, v_why) WITH ORDINALITY AS r (id, why, n);
   END IF;
   RETURN public.fn_webhook_dead_letter_answer(
     p_action => 'requeue', p_done => 'requeued', p_ids => v_ids, p_why => v_why, p_sagas => v_sagas,
