@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -153,6 +154,7 @@ func (d *drill) open(t *testing.T) {
 	t.Cleanup(admin.Close)
 	d.world = &world{t: t, admin: admin, dsn: d.server.DSN("test_host", "postgres")}
 	t.Cleanup(d.logState)
+	d.watchWaits(t)
 	d.exec("CREATE ROLE test_host LOGIN IN ROLE dot_executor, router_worker, saga_orchestrator, webhook_worker, lease_reset_cleaner")
 	d.quick("webhook.timeout_seconds", "1", "webhook.lease_seconds", "11", "webhook.max_attempts", "100",
 		"queue.lease.duration_seconds", "4", "queue.tick.lease_reaper.interval_seconds", "1", "queue.retry.max_attempts_default", "100")
@@ -185,6 +187,43 @@ func (d *drill) open(t *testing.T) {
 		executor(t, admin, id, "", 1000) // each lease has its name
 		d.start(&drillHost{spec: childSpec{DSN: dsn, ID: id, Executor: id, Concurrency: 8, Grace: 5 * time.Second, Took: 20 * time.Millisecond}})
 	}
+}
+
+// watchWaits looks every second for statements that take over 5 s, and logs them if the drill fails:
+// what they wait for, and which sessions block them.
+func (d *drill) watchWaits(t *testing.T) {
+	const slow = `SELECT concat_ws(' ', a.pid, a.usename, a.state, a.wait_event_type, a.wait_event, 'blocked by ' || NULLIF(pg_blocking_pids(a.pid)::text, '{}'),
+			left(regexp_replace(a.query, '\s+', ' ', 'g'), 100), (SELECT string_agg(concat_ws(' ', l.mode, l.relation::regclass), ', ') FROM pg_locks l WHERE l.pid = a.pid
+				AND (NOT l.granted OR l.mode IN ('ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AND l.relation IS NOT NULL)))
+		FROM pg_stat_activity a WHERE a.backend_type IN ('client backend', 'autovacuum worker') AND a.state <> 'idle' AND a.pid <> pg_backend_pid()
+			AND (clock_timestamp() - a.query_start > interval '5 s' OR EXISTS (SELECT FROM pg_stat_activity b
+				WHERE a.pid = ANY (pg_blocking_pids(b.pid)) AND clock_timestamp() - b.query_start > interval '5 s'))`
+	ctx, cancel := context.WithCancel(t.Context())
+	var seen []string
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for ctx.Err() == nil {
+			holdFor(ctx, time.Second)
+			look, done := context.WithTimeout(ctx, 5*time.Second)
+			rows, _ := d.admin.Query(look, slow)
+			found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			done()
+			if err != nil && ctx.Err() == nil {
+				found = append(found, err.Error())
+			}
+			for _, line := range found {
+				seen = append(seen, time.Now().Format(clock)+" "+line)
+			}
+			seen = seen[max(0, len(seen)-2000):]
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		watch.Wait()
+		if t.Failed() {
+			t.Logf("statements of over 5 s:\n%s", strings.Join(seen, "\n"))
+		}
+	})
 }
 
 // start starts the process of a host, with the same id at each start.
