@@ -3,10 +3,12 @@ package main
 // The log of a host inside the console.
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 )
 
 // mostLog is the size at which a log is put aside as FILE.1, which replaces the one put aside before:
@@ -65,19 +67,35 @@ func (t *turningFile) Write(p []byte) (int, error) {
 // turn opens the path again if its file is full, or is no longer the open one. After an error the open
 // file is used on.
 func (t *turningFile) turn() {
-	open, err := t.f.Stat()
-	if err != nil {
+	if size, there := t.atPath(); there && (size < t.most || !t.putAside()) {
 		return
-	}
-	if now, err := os.Stat(t.path); err == nil && os.SameFile(now, open) {
-		if now.Size() < t.most || os.Rename(t.path, t.path+".1") != nil {
-			return
-		}
 	}
 	if f, err := openLog(t.path); err == nil {
 		_ = t.f.Close()
 		t.f = f
 	}
+}
+
+// atPath reports whether the open file is still the one at the path, and its size.
+func (t *turningFile) atPath() (size int64, there bool) {
+	open, err := t.f.Stat()
+	if err != nil {
+		return 0, true
+	}
+	now, err := os.Stat(t.path)
+	return open.Size(), err == nil && os.SameFile(now, open)
+}
+
+// putAside renames the open file to FILE.1 and reports whether the path is to be opened again. It holds a
+// lock of the file: a process that renamed later than another would put the new file over the full one.
+func (t *turningFile) putAside() bool {
+	fd := int(t.f.Fd())
+	if errors.Is(syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
+		return false // another process is about to
+	}
+	defer func() { _ = syscall.Flock(fd, syscall.LOCK_UN) }()
+	_, there := t.atPath()
+	return !there || os.Rename(t.path, t.path+".1") == nil
 }
 
 // Close closes the open file.

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,6 +42,31 @@ func TestLogIsPutAside(t *testing.T) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	require.NoError(t, one.Close())
+	require.NoError(t, other.Close())
+}
+
+// Of two consoles that find the log full at once, one puts it aside: the other would put the new file over it.
+func TestLogIsPutAsideOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "qtop.log")
+	one, err := openTurning(path, 4)
+	require.NoError(t, err)
+	other, err := openTurning(path, 4)
+	require.NoError(t, err)
+	_, err = one.Write([]byte("full\n"))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Flock(int(one.f.Fd()), syscall.LOCK_EX))
+	_, err = other.Write([]byte("more\n"))
+	require.NoError(t, err)
+	require.NoFileExists(t, path+".1", "the other one is about to put it aside")
+	require.True(t, one.putAside())
+	require.NoError(t, os.WriteFile(path, []byte("new\n"), 0o600))
+	require.True(t, other.putAside(), "it found the file full before")
+	for name, want := range map[string]string{path: "new\n", path + ".1": "full\nmore\n"} {
+		b, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.Equal(t, want, string(b), name)
+	}
 	require.NoError(t, one.Close())
 	require.NoError(t, other.Close())
 }
