@@ -102,13 +102,11 @@ func removeUnfinished(home string) {
 }
 
 // wipe removes the directory of a cluster. The data directory gets the name of an unfinished one first:
-// one that is removed in part is neither a cluster nor empty, and no later start could use it.
+// one that is removed in part is neither a cluster nor empty, and no later start could use it. Nothing is
+// made before, for which a full disk would have no room.
 func wipe(home string, remove func(string) error) error {
-	gone, err := os.MkdirTemp(home, "init-")
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(filepath.Join(home, "data"), filepath.Join(gone, "data")); err != nil {
+	removeUnfinished(home)
+	if err := os.Rename(filepath.Join(home, "data"), filepath.Join(home, "init-wiped")); err != nil {
 		return err
 	}
 	return remove(home)

@@ -55,13 +55,10 @@ func TestKilledWhileWiping(t *testing.T) {
 	data := s.DataDir()
 	require.NoError(t, s.Stop(limit(t)))
 	killed := func(home string) error {
-		marks, err := filepath.Glob(filepath.Join(home, "*", "*", "PG_VERSION"))
+		marks, err := filepath.Glob(filepath.Join(home, "*", "PG_VERSION"))
 		require.NoError(t, err)
-		more, err := filepath.Glob(filepath.Join(home, "*", "PG_VERSION"))
-		require.NoError(t, err)
-		for _, mark := range append(marks, more...) {
-			require.NoError(t, os.Remove(mark))
-		}
+		require.Len(t, marks, 1, "it was renamed, not moved into a directory for which a full disk has no room")
+		require.NoError(t, os.Remove(marks[0]))
 		return syscall.EINTR
 	}
 	require.ErrorIs(t, wipe(filepath.Dir(data), killed), syscall.EINTR)
