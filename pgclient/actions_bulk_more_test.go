@@ -63,10 +63,17 @@ func TestFilterOfTooManyDeadLetters(t *testing.T) {
 	w.exec(`INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
 		SELECT gen_random_uuid(), '{}', i, 'ROUTE_22P02', '', 'iu', 'iu_outbound_default' FROM generate_series(1, 100001) i`)
 	op := w.client("dead_letter_operator", "queue_viewer")
-	for _, action := range []queue.ActionID{queue.ActRequeue, queue.ActResolve} {
+	for action, do := range map[queue.ActionID]string{
+		queue.ActRequeue: "narrow the filter; qtop ops plan, and requeue with --rate, take up to 1000000",
+		queue.ActResolve: "narrow the filter; qtop ops plan --what resolve closes up to 1000000 as abandoned",
+		queue.ActReopen:  "narrow the filter",
+	} {
 		_, err := op.Plan(t.Context(), queue.Request{Action: action, Filter: "source:event", Reason: "r", Args: map[string]string{}})
 		require.Equal(t, queue.KindUsage, queue.KindOf(err), action)
 		require.ErrorContains(t, err, "more than 100000 dead letters of source event match", action)
+		var e *queue.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, do, e.Do.String(), action)
 	}
 }
 

@@ -227,7 +227,7 @@ func planDeadLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return queue.NewError(queue.KindUsage, strconv.Quote(v)+" is no resolution", "--resolution", "write "+resolutionWords())
 	}
 	if len(p.Request.Targets) == 0 {
-		ids, err := c.freeze(ctx, p.Request.Filters())
+		ids, err := c.freeze(ctx, p.Request)
 		if err != nil {
 			return err
 		}
@@ -337,10 +337,10 @@ func pastParticiple(a queue.ActionID) string {
 // takes in one call.
 const mostDeadLetters = 100_000
 
-// freeze returns the ids of the dead letters that match any of the filters now. An empty filter is
-// refused.
-func (c *Planner) freeze(ctx context.Context, filters []string) (ids []string, err error) {
-	s, err := filtersql.Dead(filters...)
+// freeze returns the ids of the dead letters that match any of the request's filters now. An empty
+// filter is refused.
+func (c *Planner) freeze(ctx context.Context, r queue.Request) (ids []string, err error) {
+	s, err := filtersql.Dead(r.Filters()...)
 	if err != nil {
 		return nil, err
 	}
@@ -354,8 +354,14 @@ func (c *Planner) freeze(ctx context.Context, filters []string) (ids []string, e
 			return nil, err
 		}
 		if len(some) > mostDeadLetters {
-			return nil, queue.NewError(queue.KindUsage, fmt.Sprintf("more than %d dead letters of source %s match", mostDeadLetters, x.name), "--filter",
-				fmt.Sprintf("narrow the filter; qtop ops plan, and requeue with --rate, take up to %d", mostFrozen))
+			do := "narrow the filter"
+			switch r.Action {
+			case queue.ActRequeue:
+				do += fmt.Sprintf("; qtop ops plan, and requeue with --rate, take up to %d", mostFrozen)
+			case queue.ActResolve:
+				do += fmt.Sprintf("; qtop ops plan --what resolve closes up to %d as abandoned", mostFrozen)
+			}
+			return nil, queue.NewError(queue.KindUsage, fmt.Sprintf("more than %d dead letters of source %s match", mostDeadLetters, x.name), "--filter", do)
 		}
 		ids = append(ids, some...)
 	}
