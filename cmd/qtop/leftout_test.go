@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -53,4 +54,16 @@ func TestListsSayWhatTheyLeaveOut(t *testing.T) {
 	whole.itemsOfTotal(&queue.OperationDetail{}, queue.Page{Total: 9})
 	whole.groupsLeftOut(&queue.Notifications{})
 	require.Empty(t, out.String()+errs.String())
+}
+
+// With --watch, the answers in JSON say what they leave out when that has changed.
+func TestWatchSaysOnceWhatIsLeftOut(t *testing.T) {
+	var out, errs strings.Builder
+	a := &writer{out: &out, errs: &errs, output: "json"}
+	for _, total := range []int64{30, 30, 40, 20, 40} {
+		a.nextAnswer()
+		a.ofTotal(20, queue.Page{Total: total})
+	}
+	require.Equal(t, []string{"30 rows", "40 rows", "40 rows"}, regexp.MustCompile(`\d+ rows`).FindAllString(errs.String(), -1))
+	require.Empty(t, out.String())
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -26,6 +27,8 @@ type writer struct {
 	out, errs io.Writer
 	output    string      // table, json, or another form that the verb declares
 	ascii     atomic.Bool // text for people is written in ASCII; a reload changes it while loops log
+
+	left, leftBefore []string // the warnings of leftOut in this answer, and in the one before
 }
 
 // answered is the writer of a verb's answer. It remembers the first error, so
@@ -164,14 +167,19 @@ func (a *writer) rows(src views.Source, list string) int {
 	return len(rows)
 }
 
+// nextAnswer begins an answer of --watch.
+func (a *writer) nextAnswer() { a.left, a.leftBefore = nil, a.left }
+
 // leftOut says what a list leaves out: below a table with the words below, else with the words warning
-// on standard error.
+// on standard error, unless the answer before has said the same there.
 func (a *writer) leftOut(below, warning string) {
 	if a.output == "table" {
 		a.printf("%s\n", below)
 		return
 	}
-	a.warning(queue.Error{What: queue.Clean(warning)})
+	if a.left = append(a.left, warning); !slices.Contains(a.leftBefore, warning) {
+		a.warning(queue.Error{What: queue.Clean(warning)})
+	}
 }
 
 // table prints one list of a source below earlier lines of the answer. The

@@ -65,6 +65,7 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 		}
 		defer client.Close()
 		for first := true; ; first = false {
+			a.nextAnswer()
 			err := v.show(cmd.Context(), a, client, *o)
 			switch {
 			case !watch:
