@@ -344,6 +344,7 @@ func TestErrorKinds(t *testing.T) {
 	kind(t, queue.KindPermission, err)
 	require.Contains(t, err.Error(), "role")
 
+	may := w.client("queue_viewer", "workflow_admin", "dead_letter_operator")
 	for _, r := range []queue.Request{
 		{Action: "no_such"}, {Action: queue.ActFlagSet, Reason: "r", Args: map[string]string{"value": "1"}},
 		{Action: queue.ActFlagSet, Reason: " ", Targets: []string{"x"}, Args: map[string]string{"value": "1"}},
@@ -353,9 +354,11 @@ func TestErrorKinds(t *testing.T) {
 		{Action: queue.ActRequeue, Reason: "r", Filter: "nofield:x"},
 		{Action: queue.ActFlagSet, Reason: "r", Targets: []string{"webhook.max_attempts"}, Args: map[string]string{"value": "1", "for": "soon"}},
 	} {
-		_, err := viewer.Plan(ctx, r)
+		_, err := may.Plan(ctx, r)
 		kind(t, queue.KindUsage, err)
 	}
+	_, err = viewer.Plan(ctx, queue.Request{Action: queue.ActRequeue, Reason: "r", Filter: "nofield:x"})
+	kind(t, queue.KindPermission, err) // nothing is read for what this login may not do
 	_, err = viewer.List(ctx, queue.Query{Kind: queue.ListDeadLetters, Filter: "code:[x y:z"})
 	kind(t, queue.KindUsage, err)
 	require.Contains(t, err.Error(), "column")

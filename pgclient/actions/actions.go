@@ -95,6 +95,9 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 		}
 	}
 	p := queue.Plan{Request: r, ReadAt: started}
+	if err == nil && e.Function != "" { // a preview of what the login may not do would promise it, and may be long in the making
+		err = c.mayCall(ctx, e)
+	}
 	if err == nil {
 		err = e.plan(ctx, c, &p)
 	}
@@ -102,9 +105,6 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 		if p.Match, err = e.match(ctx, c, r.Within); p.Match != nil && p.Match.Count <= p.Count+p.Skipped {
 			p.Match = nil // the selection already has every row that matches
 		}
-	}
-	if err == nil && e.Function != "" { // a preview of what the login may not do would promise it; a missing right is reported before what is wrong with the row
-		err = c.mayCall(ctx, e)
 	}
 	err = pgerror.Translate(err)
 	p.Took = time.Since(started)

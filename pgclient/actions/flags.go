@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -84,10 +83,10 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	var rule, reason, old queue.Text
 	err = c.act.QueryRow(ctx, `SELECT n.rule, n.reason, o.rule FROM public.fn_dot_config_refusal($1::text, $2::text, now() + make_interval(secs => $3), $4::timestamptz) n,
 			public.fn_dot_config_refusal($1::text, $5::text) o`, key, to, expires, at, value.String()).Scan(&rule, &reason, &old)
-	if err != nil && queue.KindOf(pgerror.Translate(err)) != queue.KindPermission { // the preview needs no right to set the flag
+	if err != nil {
 		return err
 	}
-	if at == nil && (err != nil || rule.String() == "unknown_key") {
+	if at == nil && rule.String() == "unknown_key" {
 		p.Lines, p.Count = nil, 0
 		return refuse(p, "unknown_key", "there is no flag "+key+c.meant(ctx, "flag", key))
 	}
