@@ -113,7 +113,9 @@ SELECT public.fn_dot_config_seed('retention.samples_days', 'integer', '30',
 -- job, its event domains. Settling webhooks and resetting their leases continue while delivery is switched off: results
 -- that have arrived must be settled, and expired leases must be reset.
 SELECT public.fn_dot_config_seed(format('queue.tick.%s.interval_seconds', t.worker), 'integer', t.seconds::text,
-    format('how often the %s tick runs, in seconds; 0 = off', t.worker), p_switch => true, p_choices => NULL::text[]),
+    format('how often the %s tick runs, in seconds; 0 = off', t.worker) || CASE t.worker
+      WHEN 'webhook_worker' THEN ', and hosts send no webhooks' ELSE '' END,
+    p_switch => true, p_choices => NULL::text[]),
   public.fn_queue_tick_worker_add(t.worker, t.function, t.flag, t.cron_job, t.domains::text[])
 FROM (VALUES
   ('stale_heartbeat_check', 120, 'fn_queue_stale_check', NULL::text, true, '{}'),

@@ -39,14 +39,18 @@ WHERE NOT EXISTS (SELECT FROM public.queue_counter c WHERE c.scope = 'test' AND 
 }
 
 // A flag that is new in a later release gets its default; flags that operators set keep their
-// values.
+// values, and are described as that release does.
 func TestUpgradeSeeds(t *testing.T) {
 	c := newCore(t)
 	c.exec("SELECT public.fn_dot_config_set('webhook.max_attempts', '7', 'ann', 'mine')")
 	audits := get[int](c, "SELECT count(*) FROM public.queue_operator_action")
 	r := newLater(t).add("seeds.sql", "SELECT public.fn_dot_config_seed('test.flag', 'integer', '5', 'a new flag');").
-		replace("seeds.sql", "'webhook.max_attempts', 'integer', '10'", "'webhook.max_attempts', 'integer', '11'").release()
+		replace("seeds.sql", "'webhook.max_attempts', 'integer', '10'", "'webhook.max_attempts', 'integer', '11'").
+		replace("seeds.sql", "', and hosts send no webhooks'", "', and more'").release()
+	const described = "SELECT description FROM public.dot_config WHERE key = 'queue.tick.webhook_worker.interval_seconds'"
+	require.Equal(t, "how often the webhook_worker tick runs, in seconds; 0 = off, and hosts send no webhooks", get[string](c, described))
 	up(t, c.db, r)
+	require.Equal(t, "how often the webhook_worker tick runs, in seconds; 0 = off, and more", get[string](c, described))
 	require.Equal(t, "5 migration", get[string](c, "SELECT value || ' ' || updated_by FROM public.dot_config WHERE key = 'test.flag'"))
 	require.Equal(t, "7 ann 11", get[string](c, "SELECT value || ' ' || updated_by || ' ' || default_value FROM public.dot_config JOIN public.dot_config_rule USING (key) WHERE key = 'webhook.max_attempts'"))
 	require.Equal(t, audits, get[int](c, "SELECT count(*) FROM public.queue_operator_action"), "a seed is no operator's act")

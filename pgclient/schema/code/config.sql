@@ -122,7 +122,7 @@ COMMENT ON FUNCTION public.fn_cfg_readable IS 'Whether a value fits the kind and
 -- fn_dot_config_seed(key, kind, default, description, switch, choices): declares a flag. An existing flag keeps its
 -- value, unless the value is the default of the previous release and nobody has chosen it: nobody has set it, or only
 -- for a while (dot_config_follows). Such a flag that will revert to that default reverts to the new one. Only seeds.sql
--- calls it.
+-- calls it for a flag that exists.
 CREATE OR REPLACE FUNCTION public.fn_dot_config_seed(
   p_key text, p_kind text, p_default text, p_description text,
   p_switch boolean DEFAULT false, p_choices text[] DEFAULT NULL) RETURNS void
@@ -147,6 +147,7 @@ BEGIN
   UPDATE public.dot_config_rule SET kind = p_kind, default_value = p_default, choices = p_choices, switch = p_switch
   WHERE key = p_key
     AND (kind, default_value, choices, switch) IS DISTINCT FROM (p_kind, p_default, p_choices, p_switch);
+  UPDATE public.dot_config SET description = p_description WHERE key = p_key AND description <> p_description;
   INSERT INTO public.dot_config (key, value, description, updated_by)
   SELECT p_key, p_default, p_description, 'migration'
   WHERE NOT EXISTS (SELECT FROM public.dot_config WHERE key = p_key);
