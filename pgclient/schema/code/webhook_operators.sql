@@ -54,7 +54,7 @@ COMMENT ON FUNCTION public.fn_webhook_dead_letter_answer IS
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_dead_letter_closed_by(p_ids bigint[])
 RETURNS TABLE (id bigint, why text, new_saga_id bigint, resolved boolean)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
   SELECT i, CASE
       WHEN d.id IS NULL THEN 'no such dead letter: never written, or removed by retention'
       WHEN q.dead_letter_id IS NOT NULL THEN format('already requeued by %s at %s as saga %s', q.requeued_by,
@@ -63,9 +63,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         to_char(x.at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END,
     q.new_saga_id, x.dead_letter_id IS NOT NULL
   FROM unnest(p_ids) i
-  LEFT JOIN public.dead_letters d ON d.id = i
-  LEFT JOIN public.dead_letter_requeues q ON q.dead_letter_id = i
-  LEFT JOIN public.dead_letter_resolutions x ON x.dead_letter_id = i
+  -- one look-up for each: a session keeps the plan, which may be older than the rows of these tables
+  LEFT JOIN LATERAL (SELECT y.id FROM public.dead_letters y WHERE y.id = i OFFSET 0) d ON true
+  LEFT JOIN LATERAL (SELECT y.* FROM public.dead_letter_requeues y WHERE y.dead_letter_id = i OFFSET 0) q ON true
+  LEFT JOIN LATERAL (SELECT y.* FROM public.dead_letter_resolutions y WHERE y.dead_letter_id = i OFFSET 0) x ON true
 $$;
 COMMENT ON FUNCTION public.fn_webhook_dead_letter_closed_by IS
   'Who requeued or resolved a dead letter and when. Internal.';
