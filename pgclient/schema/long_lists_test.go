@@ -132,6 +132,7 @@ func TestLongListsOfEvents(t *testing.T) {
 	c := newRoutes(t)
 	j := &jobs{core: c}
 	j.flag("queue.dlq.replay_enabled", "true")
+	c.exec("INSERT INTO public.consumer_registry VALUES ('c', 'iu', 'made', 'work', 'DOT', true, 't', now(), 't', now())")
 	c.exec("SELECT public.fn_iu_emit_event('iu', 'made', 's', 'immediate', 'info', NULL, i::text) FROM generate_series(1, 2000) i")
 	c.exec("CREATE TABLE public.listed AS SELECT row_number() OVER (ORDER BY md5(id::text)) AS n, id, gen_random_uuid() AS dead_letter FROM public.event_outbox")
 	j.unguarded(`INSERT INTO public.iu_route_dead_letter (dead_letter_id, event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
