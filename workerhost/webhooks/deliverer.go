@@ -112,7 +112,7 @@ func (d *deliverer) run(ctx, send context.Context) error {
 		case c := <-d.claims:
 			d.handleClaim(ctx, send, c, draining)
 		case e := <-d.requests.ended:
-			d.end(ctx, e)
+			d.end(e)
 		case <-renew.C:
 			d.leases.renew(ctx)
 			if ctx.Err() == nil {
@@ -156,7 +156,7 @@ func (d *deliverer) drainEnded(ctx context.Context) {
 	for {
 		select {
 		case e := <-d.requests.ended:
-			d.end(ctx, e)
+			d.end(e)
 		default:
 			if ctx.Err() == nil { // else the loop was stopped; Run hands them back
 				d.release(ctx, d.returning)
@@ -317,18 +317,18 @@ func (d *deliverer) saturated(now time.Time) []int64 {
 	return slices.Compact(full)
 }
 
-func (d *deliverer) end(ctx context.Context, e end) {
+func (d *deliverer) end(e end) {
 	if e.result {
 		d.resultEnded(e.x)
 	} else {
-		d.requestEnded(ctx, e.x)
+		d.requestEnded(e.x)
 	}
 }
 
 // requestEnded handles the end of a request. After a failure, the buffered deliveries of the same
 // webhook subscription are handed back, and none is claimed until the failure is recorded,
 // because the failure may suspend the subscription or open its circuit.
-func (d *deliverer) requestEnded(ctx context.Context, x *delivery) {
+func (d *deliverer) requestEnded(x *delivery) {
 	waiting := d.slots.release(x, time.Now())
 	switch {
 	case x.fault != nil: // the secret became unavailable between the claim and the request
