@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/pgpool"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/soak/fault"
@@ -34,6 +35,10 @@ const (
 	// poolerPause is that time behind PgBouncer if the server refused it: it tries again after 15 s
 	// (server_login_retry).
 	poolerPause = 16 * time.Second
+	// unlimited is that time after the server's clock was set back by a day. PostgreSQL's own timeouts, also
+	// that of a deadlock, are then late by a day for the statements that run, and a tick ends when its
+	// host gives up.
+	unlimited = pgpool.WorkTimeout + 15*time.Second + soon
 )
 
 // cuts collects the faults of a drill, and the reasons why some were left out.
@@ -374,7 +379,11 @@ func (d *drill) stepClock(ctx context.Context, hold time.Duration) {
 			if to != 0 {
 				holdFor(ctx, (hold+time.Second)/2)
 			}
-			d.log.add(name, "", from, soon)
+			after := soon
+			if by.Abs() == day {
+				after = unlimited
+			}
+			d.log.add(name, "", from, after)
 		}
 	}
 }
