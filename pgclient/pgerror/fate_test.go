@@ -78,6 +78,8 @@ func TestFateOf(t *testing.T) {
 		require.Equal(t, want.String(), fate.String(), severity)
 		require.Equal(t, want == pgerror.Again, queue.KindOf(err) == queue.KindUnavailable, severity)
 	}
+	invalid := &pgconn.PgError{SeverityUnlocalized: "FATAL", Code: "55000", Message: `cannot connect to invalid database "app"`, Hint: "Use DROP DATABASE to drop invalid databases."}
+	require.ErrorContains(t, pgerror.Translate(invalid), invalid.Hint)
 	fate, _ := pgerror.FateOf(context.DeadlineExceeded)
 	require.Equal(t, pgerror.Again, fate)
 	fate, _ = pgerror.FateOf(errors.New("other"))

@@ -175,7 +175,7 @@ func serverError(pg *pgconn.PgError, err error) error {
 		e.Kind, e.What = queue.KindUnavailable, queue.Clean("the server cannot begin a session: "+pg.Message)
 		e.Do = queue.Clean("make room on the disk of the server: it may be full; sessions that are open go on reading")
 	case noSession(pg) && pg.Code == "55000":
-		e.Kind, e.Do = queue.KindUnavailable, queue.Clean("see ALLOW_CONNECTIONS of the database: an operator opens it with ALTER DATABASE")
+		e.Kind, e.Do = queue.KindUnavailable, queue.Clean(cmp.Or(Mask(pg.Hint), "see ALLOW_CONNECTIONS of the database: an operator opens it with ALTER DATABASE"))
 	case noSession(pg):
 		e.Kind = queue.KindUnavailable
 	case strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"):
