@@ -147,7 +147,10 @@ BEGIN
   UPDATE public.dot_config_rule SET kind = p_kind, default_value = p_default, choices = p_choices, switch = p_switch
   WHERE key = p_key
     AND (kind, default_value, choices, switch) IS DISTINCT FROM (p_kind, p_default, p_choices, p_switch);
-  UPDATE public.dot_config SET description = p_description WHERE key = p_key AND description <> p_description;
+  UPDATE public.dot_config c SET description = p_description
+  FROM (SELECT d.key FROM public.dot_config d WHERE d.key = p_key AND d.description <> p_description
+    FOR NO KEY UPDATE SKIP LOCKED) f -- a row that is locked keeps its text until the next migrate up
+  WHERE c.key = f.key;
   INSERT INTO public.dot_config (key, value, description, updated_by)
   SELECT p_key, p_default, p_description, 'migration'
   WHERE NOT EXISTS (SELECT FROM public.dot_config WHERE key = p_key);

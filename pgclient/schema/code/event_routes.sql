@@ -190,7 +190,7 @@ BEGIN
       'event_outbox/' || e.id, c.consumer_id, e.correlation_id, e.id
     FROM e JOIN public.consumer_registry c ON c.enabled AND c.event_domain = e.event_domain
       AND c.event_type = e.event_type
-    WHERE (e.id IN (SELECT p.event_id FROM new_attempts p)) IS TRUE -- hashed: see job_claim.sql
+    WHERE (e.id IN (SELECT DISTINCT p.event_id FROM new_attempts p)) IS TRUE -- hashed: see job_claim.sql
     ORDER BY c.job_kind, e.id, c.consumer_id
     ON CONFLICT (job_kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING RETURNING job_id
   )

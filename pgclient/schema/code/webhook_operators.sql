@@ -159,11 +159,12 @@ BEGIN
     ), made AS MATERIALIZED ( -- by id: see job_claim.sql
       SELECT jsonb_object_agg(b.requeued_from_dead_letter_id, b.id) AS of FROM born b
     )
-    SELECT array_agg((m.of ->> r.id::text)::bigint ORDER BY r.n),
-      array_agg(COALESCE(r.why, CASE WHEN m.of ->> r.id::text IS NULL
-      THEN 'another saga was made for the same event and subscription' END) ORDER BY r.n)
+    SELECT array_agg(x.saga ORDER BY x.n), array_agg(COALESCE(x.why, CASE WHEN x.saga IS NULL
+      THEN 'another saga was made for the same event and subscription' END) ORDER BY x.n)
     INTO v_sagas, v_why
-    FROM made m CROSS JOIN unnest(v_ids, v_why) WITH ORDINALITY AS r (id, why, n);
+    FROM ( -- a join would copy the object for each id
+      SELECT r.n, r.why, ((SELECT m.of FROM made m) ->> r.id::text)::bigint AS saga
+      FROM unnest(v_ids, v_why) WITH ORDINALITY AS r (id, why, n) OFFSET 0) x;
   END IF;
   RETURN public.fn_webhook_dead_letter_answer(
     p_action => 'requeue', p_done => 'requeued', p_ids => v_ids, p_why => v_why, p_sagas => v_sagas,
