@@ -35,7 +35,7 @@ CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_resolve_as(p_dead_lett
   p_note text, p_actor text,
   p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -83,7 +83,7 @@ COMMENT ON FUNCTION public.fn_iu_route_dead_letter_reopen IS
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_reopen_as(p_dead_letter_ids uuid[], p_actor text,
   p_reason text, p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -136,7 +136,7 @@ COMMENT ON FUNCTION public.fn_iu_route_dead_letter_replay IS
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_replay_as(p_dead_letter_ids uuid[], p_actor text,
   p_reason text, p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);

@@ -116,7 +116,7 @@ COMMENT ON FUNCTION public.fn_job_cancel IS 'Cancels live jobs, and returns an o
 -- claimed, is skipped. NULL = cancel them in any state.
 CREATE OR REPLACE FUNCTION public.fn_job_cancel_seen(p_job_ids uuid[], p_seen timestamptz[], p_actor text,
   p_reason text, p_dry_run boolean DEFAULT false) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -166,7 +166,7 @@ COMMENT ON FUNCTION public.fn_job_cancel_seen IS
 -- instead of lease ids; the audit row has the lease id in any case.
 CREATE OR REPLACE FUNCTION public.fn_job_lease_release(p_lease_tokens uuid[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -242,7 +242,7 @@ COMMENT ON FUNCTION public.fn_job_dead_letter_replay IS
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_replay_as(p_dead_letter_ids uuid[], p_actor text, p_reason text,
   p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -323,7 +323,7 @@ CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_resolve_as(p_dead_letter_id
   p_note text, p_actor text,
   p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -368,7 +368,7 @@ COMMENT ON FUNCTION public.fn_job_dead_letter_reopen IS 'Opens resolved job dead
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_reopen_as(p_dead_letter_ids uuid[], p_actor text, p_reason text,
   p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -418,7 +418,7 @@ COMMENT ON FUNCTION public.fn_job_dead_letter_replay_undo IS
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_replay_undo_as(p_dead_letter_ids uuid[], p_actor text,
   p_reason text, p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);

@@ -92,7 +92,7 @@ GRANT EXECUTE ON FUNCTION public.fn_dead_letter_requeue TO :"dead_letter_operato
 -- that nobody can attribute a requeue to an operation that did not make it. Internal.
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue_as(p_dead_letter_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean, p_operation_id bigint) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -193,7 +193,7 @@ CREATE OR REPLACE FUNCTION public.fn_dead_letter_requeue_undo_as(p_dead_letter_i
   p_reason text,
   p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -261,7 +261,7 @@ GRANT EXECUTE ON FUNCTION public.fn_dead_letter_resolve TO :"dead_letter_operato
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_resolve_as(p_dead_letter_ids bigint[], p_resolution text, p_note text,
   p_actor text, p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -310,7 +310,7 @@ GRANT EXECUTE ON FUNCTION public.fn_dead_letter_reopen TO :"dead_letter_operator
 CREATE OR REPLACE FUNCTION public.fn_dead_letter_reopen_as(p_dead_letter_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean, p_operation_id bigint)
 RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -341,7 +341,7 @@ COMMENT ON FUNCTION public.fn_dead_letter_reopen_as IS
 -- Pending, or to Failed at the third loss. A lease that has not expired is skipped.
 CREATE OR REPLACE FUNCTION public.fn_webhook_lease_release(p_job_ids bigint[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
