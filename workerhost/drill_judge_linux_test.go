@@ -176,8 +176,8 @@ func (d *drill) givenUp() ([]int, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[int])
 }
 
-// withoutThreeFaults returns those of the jobs whose leases were not all lost by faults of the hosts
-// that had them, or by fewer than three faults.
+// withoutThreeFaults returns those of the jobs of which three leases were not lost by three faults of the
+// hosts that had them.
 func (d *drill) withoutThreeFaults(t *testing.T, jobs []int) (out []string) {
 	t.Helper()
 	for _, n := range jobs {
@@ -194,29 +194,30 @@ func (d *drill) withoutThreeFaults(t *testing.T, jobs []int) (out []string) {
 			}
 			causes = append(causes, began)
 		}
-		if len(all) < 3 || !different(causes, map[time.Time]bool{}) {
+		if !different(causes, map[time.Time]bool{}, 3) {
 			out = append(out, fmt.Sprintf("job %d, claimed %v", n, all))
 		}
 	}
 	return out
 }
 
-// different reports whether each lease can have another fault as its cause.
-func different(causes [][]time.Time, used map[time.Time]bool) bool {
-	if len(causes) == 0 {
-		return true
+// different reports whether need of the leases can each have another fault as their cause. The other
+// leases were not lost: their jobs were handed back, as those are that must run alone.
+func different(causes [][]time.Time, used map[time.Time]bool, need int) bool {
+	if need == 0 || len(causes) < need {
+		return need == 0
 	}
 	for _, began := range causes[0] {
 		if used[began] {
 			continue
 		}
 		used[began] = true
-		if different(causes[1:], used) {
+		if different(causes[1:], used, need-1) {
 			return true
 		}
 		delete(used, began)
 	}
-	return false
+	return different(causes[1:], used, need)
 }
 
 func without(all, some []int) []int {
