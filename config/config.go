@@ -133,6 +133,11 @@ func Load(src Sources) (Settings, error) {
 	if profile != "" {
 		if values, ok := l.profileValues(profile, from, file); ok {
 			l.layer(values, "file "+path+", profile "+quote(profile))
+			for key := range values {
+				o := l.found[key]
+				o.profile = true
+				l.found[key] = o
+			}
 		}
 	}
 	l.layerDatabaseURL(flags)

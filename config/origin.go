@@ -13,6 +13,8 @@ type Origin struct {
 	Key   string `json:"key"`
 	Value string `json:"value"` // as it would be written, passwords masked
 	From  string `json:"from"`  // "flag --dsn", "env QTOP_DSN", "file …, profile …", "default"
+
+	profile bool // it is the value of a profile
 }
 
 // Profile is a profile of the configuration file.
@@ -49,6 +51,11 @@ func (s Settings) Warnings() Problems { return s.warnings }
 // Origins lists every setting in the order of Keys.
 func (s Settings) Origins() []Origin {
 	return append([]Origin(nil), s.origins...)
+}
+
+// FromProfile reports whether the value of a setting is that of the profile in use.
+func (s Settings) FromProfile(key string) bool {
+	return slices.ContainsFunc(s.origins, func(o Origin) bool { return o.Key == key && o.profile })
 }
 
 func (l *loader) origins() []Origin {

@@ -14,7 +14,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -108,17 +107,8 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 // name in the header, and that nothing may be changed there, or only after a name was typed.
 func (a *app) leaveProfile() {
 	s := &a.settings
-	for _, o := range s.Origins() {
-		if !strings.Contains(o.From, ", profile ") {
-			continue
-		}
-		switch o.Key {
-		case "read_only":
-			s.ReadOnly = false
-		case "production":
-			s.Production = false
-		}
-	}
+	s.ReadOnly = s.ReadOnly && !s.FromProfile("read_only")
+	s.Production = s.Production && !s.FromProfile("production")
 	s.Profile = ""
 }
 
