@@ -117,7 +117,7 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 	}
 	h.row = registration{
 		engaging: make(gate, 1),
-		client:   c, db: db, id: o.ID, instance: instance, version: o.Version, operator: o.Operator, loops: all, jobs: &h.jobs, secrets: o.Secrets, log: log, logReturned: h.ticker.logOutcomes, heartbeatRequested: make(chan struct{}, 1),
+		client:   c, db: db, id: o.ID, instance: instance, version: o.Version, operator: o.Operator, loops: all, jobs: &h.jobs, secrets: o.Secrets, log: log, logReturned: h.ticker.logOutcomes, clockStepped: h.ticker.calls.clockStepped, heartbeatRequested: make(chan struct{}, 1),
 	}
 	h.row.refused.Store(new(string))
 	h.webhooks = webhooks.Worker{

@@ -48,6 +48,7 @@ type registration struct {
 	secrets            *sender.Secrets
 	log                *slog.Logger
 	logReturned        func(context.Context, []work.Outcome) // logs the previous instance's work that was returned
+	clockStepped       func(by time.Duration)                // called when the server's clock was set
 	heartbeatRequested chan struct{}                         // size 1: requests a heartbeat at once
 
 	// engaging is locked while the host id is taken or released and while loops start, so
@@ -190,6 +191,7 @@ func (r *registration) reportStep(ctx context.Context, by time.Duration) {
 	if by == 0 {
 		return
 	}
+	r.clockStepped(by)
 	r.log.Warn("the clock of the server stepped, or another server answers now", "by", by.String())
 	if err := r.db.ClockStepped(ctx, r.id, r.instance.String(), by); err != nil {
 		r.log.Warn("could not record the step of the server's clock", "error", err.Error())

@@ -3,6 +3,7 @@ package workerhost
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -56,6 +57,7 @@ type ticker struct {
 	settings   *settings
 	log        *slog.Logger
 	outcomeLog *slog.Logger // without the field worker_id of this host, because each line has the worker_id of the host that made the attempt
+	calls      tickCalls
 }
 
 func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
@@ -135,7 +137,7 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 		started = time.Now()
 		every := t.settings.every(l.Name)
 		next, foundWork, retry := every, false, false
-		res, err := t.client.Tick(ctx, l.Name, source)
+		res, err := t.tick(ctx, l.Name, source)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil
@@ -213,6 +215,17 @@ func (t *ticker) run(ctx context.Context, l *loop.Loop) error {
 		}
 		timer.Reset(time.Until(nextTick))
 	}
+}
+
+// tick requests one run of a tick worker.
+func (t *ticker) tick(ctx context.Context, worker, source string) (work.TickResult, error) {
+	call, end := t.calls.begin(ctx, worker)
+	defer end()
+	res, err := t.client.Tick(call, worker, source)
+	if err != nil && errors.Is(context.Cause(call), errClockSetBack) {
+		err = errClockSetBack
+	}
+	return res, err
 }
 
 // needsFullRun reports whether a full run must follow a quick run. If the quick run follows another
