@@ -68,6 +68,8 @@ const runVariable = "QTOP_RUN"
 // the other processes of its group are killed, and on Linux also its processes that moved to
 // another session (setsid). So no process outlives its attempt, with two exceptions: a process
 // that moved to another session and cleared its environment, and a process that changed its user.
+// To find the others, the host reads /proc; if it has no file descriptor left for that, it waits up to two
+// seconds for one.
 // The cgroup of a service manager (systemd: KillMode=control-group) kills these too. When the
 // host is killed (SIGKILL), Linux kills the command itself but not the processes that it started;
 // on other systems the command continues.

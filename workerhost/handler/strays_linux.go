@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/qtop/qtop/workerhost/sender"
 )
 
 // strayRounds bounds how often killStrays searches for processes of a run: a process may fork
@@ -21,27 +22,60 @@ const (
 	unsureRounds = 4
 )
 
+// search looks at processes. If this host has no file descriptor left to read /proc, a search waits for one, until
+// that time: commands end, and their own descriptors become free, but others take them too.
+type search struct{ until time.Time }
+
+// How long the searches wait for a file descriptor.
+const (
+	strayPatience = 2 * time.Second        // at the end of a command, as long as commandGrace
+	endPatience   = 100 * time.Millisecond // at the end of this process
+)
+
+// within returns a search that waits for a file descriptor at most for this time.
+func within(patience time.Duration) search { return search{time.Now().Add(patience)} }
+
+// waits calls open again until it does not fail for lack of something of this host, or the time is over.
+func (s search) waits(open func() error) error {
+	for {
+		err := open()
+		if err == nil || sender.ProcessShortage(err) == nil || !time.Now().Before(s.until) {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// read reads a file of /proc.
+func (s search) read(path string) (content []byte, err error) {
+	err = s.waits(func() (err error) {
+		content, err = os.ReadFile(path)
+		return err
+	})
+	return content, err
+}
+
 // newRun returns a name for one run of a command, unique on this machine: the process id of the
 // host, the time at which that process began, and a random number.
-func newRun() string { return fmt.Sprintf("%s%x", runsOf(os.Getpid()), rand.Uint64()) }
+func newRun() string { return fmt.Sprintf("%s%x", within(0).runsOf(os.Getpid()), rand.Uint64()) }
 
 // runsOf returns the common prefix of the names of all runs of a host process.
-func runsOf(pid int) string {
-	return fmt.Sprintf("%d.%s.", pid, began(pid))
+func (s search) runsOf(pid int) string {
+	return fmt.Sprintf("%d.%s.", pid, s.began(pid))
 }
 
 // began returns the time at which a process began, in clock ticks since boot; "" if the process
 // does not exist.
-func began(pid int) string {
-	if f := stat(pid); f != nil {
+func (s search) began(pid int) string {
+	if f := s.stat(pid); f != nil {
 		return f[19]
 	}
 	return ""
 }
 
 // stat returns the fields of /proc/PID/stat from the state on; nil if the process has ended.
-func stat(pid int) []string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+func (s search) stat(pid int) []string {
+	b, err := s.read(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return nil
 	}
@@ -59,19 +93,22 @@ type start struct {
 }
 
 // begun returns the start of a command that has just begun.
-func begun(pid int) start { return start{pid, forks()} }
+func begun(pid int) start { return start{pid, within(0).forks()} }
 
-// killStrays kills the processes of a run until none is left, also those in other sessions: all
-// of them began after the command and have inherited runVariable over fork, exec and setsid. A
-// process that changed its user or cleared its environment is not found.
-func killStrays(run string, command start) {
+// killStrays kills the processes of a run until none is left, also those in other sessions: see search.kill.
+func killStrays(run string, command start) { within(strayPatience).kill(run, command) }
+
+// kill kills the processes of a run until none is left: all of them began after the command and have
+// inherited runVariable over fork, exec and setsid. A process that changed its user or cleared its
+// environment is not found.
+func (s search) kill(run string, command start) {
 	mark := []byte(runVariable + "=" + run)
 	ends := map[int]bool{} // processes that ended while they were looked at
 	unsure := 0
 	for round := range strayRounds {
 		found, again := false, false
-		for _, pid := range processes(command) {
-			switch look(pid, mark) {
+		for _, pid := range s.processes(command) {
+			switch s.look(pid, mark) {
 			case ours:
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 				found = true // it may have started another process since the list was read
@@ -97,15 +134,22 @@ func killStrays(run string, command start) {
 
 // KillCommands kills, on Linux, every command that this process runs, and all processes that
 // these commands started. It is for a program that must end at once.
-func KillCommands() { killStrays(runsOf(os.Getpid()), start{}) }
+func KillCommands() {
+	s := within(endPatience)
+	s.kill(s.runsOf(os.Getpid()), start{})
+}
 
 // processes returns the ids of the processes that may have begun after a command: those with a
 // greater id or, if the kernel may have begun to reuse ids since, all.
-func processes(command start) (pids []int) {
-	names, _ := filepath.Glob("/proc/[0-9]*")
-	all := reusesIDs(command)
-	for _, name := range names {
-		if pid, err := strconv.Atoi(filepath.Base(name)); err == nil && (pid > command.pid || all) {
+func (s search) processes(command start) (pids []int) {
+	var all []os.DirEntry
+	_ = s.waits(func() (err error) {
+		all, err = os.ReadDir("/proc")
+		return err
+	})
+	reused := s.reusesIDs(command)
+	for _, entry := range all {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil && (pid > command.pid || reused) {
 			pids = append(pids, pid)
 		}
 	}
@@ -115,14 +159,14 @@ func processes(command start) (pids []int) {
 // reusesIDs reports whether the kernel may have begun to reuse process ids since a command began. The
 // id that it assigned last is then smaller than that of the command, unless it has assigned nearly
 // all ids in the meantime.
-func reusesIDs(command start) bool {
-	most, now := number("/proc/sys/kernel/pid_max", ""), forks()
-	return newest() < command.pid || most == 0 || now == 0 || now-command.forks > most/2
+func (s search) reusesIDs(command start) bool {
+	most, now := s.number("/proc/sys/kernel/pid_max", ""), s.forks()
+	return s.newest() < command.pid || most == 0 || now == 0 || now-command.forks > most/2
 }
 
 // newest returns the process id that the kernel assigned last.
-func newest() int {
-	b, _ := os.ReadFile("/proc/loadavg")
+func (s search) newest() int {
+	b, _ := s.read("/proc/loadavg")
 	f := strings.Fields(string(b))
 	if len(f) == 0 {
 		return 0
@@ -132,11 +176,11 @@ func newest() int {
 }
 
 // forks returns how many processes and threads began since the machine started; 0 if that is unknown.
-func forks() int64 { return number("/proc/stat", "processes ") }
+func (s search) forks() int64 { return s.number("/proc/stat", "processes ") }
 
 // number returns the number in the line of a file that begins with a prefix; 0 if there is none.
-func number(path, prefix string) int64 {
-	b, _ := os.ReadFile(path)
+func (s search) number(path, prefix string) int64 {
+	b, _ := s.read(path)
 	for line := range strings.Lines(string(b)) {
 		if rest, ok := strings.CutPrefix(line, prefix); ok {
 			n, _ := strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
@@ -159,13 +203,13 @@ const (
 // look reports whether the environment of a process has a variable that begins with mark. A process
 // that begins another program has neither environment nor command line until that is loaded, and
 // only a part of the old environment may have been read.
-func look(pid int, mark []byte) sight {
-	read := func(file string) ([]byte, error) { return os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file)) }
+func (s search) look(pid int, mark []byte) sight {
+	read := func(file string) ([]byte, error) { return s.read(fmt.Sprintf("/proc/%d/%s", pid, file)) }
 	env, err := read("environ")
 	if bytes.HasPrefix(env, mark) || bytes.Contains(env, append([]byte{0}, mark...)) {
 		return ours
 	}
-	f := stat(pid)
+	f := s.stat(pid)
 	if f == nil {
 		return ended
 	}

@@ -3,7 +3,10 @@ package handler
 import (
 	"os"
 	"os/exec"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -26,10 +29,43 @@ func TestStrayWithASmallerID(t *testing.T) {
 	}
 
 	killStrays(run, command)
-	require.NotContains(t, processes(command), stray.Process.Pid, "it began before the command")
+	require.NotContains(t, within(0).processes(command), stray.Process.Pid, "it began before the command")
 	require.Empty(t, ended)
 
 	command.forks -= 1 << 40 // the command began long ago: its id and all others were used again since
 	killStrays(run, command)
 	require.ErrorContains(t, <-ended, "killed")
+}
+
+// While this host has no file descriptor left, a search waits for one: no process outlives its run. Not
+// parallel, because the test changes the limit of this process.
+func TestStrayWithoutAFileDescriptor(t *testing.T) {
+	name := newRun()
+	stray := exec.Command("sleep", "300")
+	stray.Env = append(os.Environ(), runVariable+"="+name)
+	require.NoError(t, stray.Start())
+	t.Cleanup(func() { _ = stray.Process.Kill() })
+	ended := make(chan error, 1)
+	go func() { ended <- stray.Wait() }()
+	var before syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before))
+	without := func(free time.Duration, f func()) {
+		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 0, Max: before.Max}))
+		freed := time.AfterFunc(free, func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before) })
+		f()
+		freed.Stop()
+		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before))
+	}
+	const soon = 50 * time.Millisecond
+
+	without(time.Hour, func() { within(0).kill(name, start{}) }) // the wait has an end
+	require.Empty(t, ended)
+	without(soon, func() { require.True(t, strings.HasPrefix(name, within(time.Minute).runsOf(os.Getpid()))) })
+	without(soon, func() { within(time.Minute).kill(name, start{}) })
+	select {
+	case err := <-ended:
+		require.ErrorContains(t, err, "killed")
+	case <-time.After(time.Minute):
+		require.Fail(t, "the process is still there")
+	}
 }
