@@ -92,12 +92,15 @@ func (a *writer) print(v any, heads []string, rows [][]string) {
 		fmt.Fprintln(a.out, "(none)")
 		return
 	}
-	cut := "…"
-	if a.printsASCII() { // ASCII may be wider, so it is made before the column widths are measured
+	cut, ascii := "…", a.printsASCII()
+	if ascii {
 		cut = theme.Spell(cut)
-		for _, r := range rows {
-			for i, c := range r {
-				r[i] = theme.ASCIIText(c)
+	}
+	for _, r := range rows {
+		for i, c := range r {
+			r[i] = queue.Clean(c).String()
+			if ascii { // ASCII may be wider, so it is made before the column widths are measured
+				r[i] = theme.ASCIIText(r[i])
 			}
 		}
 	}

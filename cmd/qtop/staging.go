@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/inspect"
@@ -19,7 +18,7 @@ func staging(ctx context.Context, a *app, c *pgclient.Client) error {
 	for _, l := range lines {
 		bad = bad || l.Bad()
 		if a.output != "json" {
-			fmt.Fprintln(a.out, l.Key+"="+l.Value)
+			a.say(l.Key + "=" + l.Value)
 		}
 	}
 	if a.output == "json" {
