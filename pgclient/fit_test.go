@@ -48,7 +48,7 @@ func TestStrangersAreNotCalled(t *testing.T) {
 			s, err = c.Snapshot(ctx, 0)
 			require.NoError(t, err)
 			require.Contains(t, s.Missing["all"].String(), "run qtop migrate up")
-			_, _, err = inspect.SigningFaults(ctx, c.Client)
+			_, err = inspect.SigningFaults(ctx, c.Client)
 			require.ErrorContains(t, err, "run qtop migrate up")
 			_, err = c.Plan(ctx, adopt)
 			require.ErrorContains(t, err, "run qtop migrate up")

@@ -75,21 +75,12 @@ func signingFindings(ctx context.Context, x patient) (all []finding) {
 
 // signingFaults lists the subscriptions for which a live host sends nothing.
 func signingFaults(ctx context.Context, x patient) (all []finding, _ error) {
-	faults, hosts, err := inspect.SigningFaults(ctx, x.client)
+	faults, err := inspect.SigningFaults(ctx, x.client)
 	if err != nil || len(faults) == 0 {
 		return nil, err
 	}
-	of := map[int64]map[string]bool{}
 	for _, f := range faults {
-		if of[f.Subscription] == nil {
-			of[f.Subscription] = map[string]bool{}
-		}
-		of[f.Subscription][f.Host.String()] = true
-	}
-	for _, f := range faults {
-		// If another host can sign for the subscription, the finding is only a
-		// note.
-		state := queue.Choose(len(of[f.Subscription]) >= hosts, "bad", "note")
+		state := queue.Choose(f.Nowhere, "bad", "note") // another host sends its requests
 		all = append(all, finding{state, "signing", queue.Clean(fmt.Sprintf("host %s sends nothing of subscription %d: %s", f.Host, f.Subscription, f.What)), f.Do.String()})
 	}
 	return append(all, leftOut("signing", len(faults), faults[0].Of)...), nil

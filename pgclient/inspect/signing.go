@@ -6,7 +6,6 @@ import (
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
-	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -15,24 +14,21 @@ type SigningFault struct {
 	Host         queue.Text
 	Subscription int64
 	What, Do     queue.Text // what is wrong with the secret on that host, and the remedy
+	Nowhere      bool       // no live host that sends webhooks can sign them
 	Of           int        // all faults, also those that are not returned
 }
 
-// SigningFaults returns up to 100 subscriptions whose requests a live host cannot sign, and the
-// number of live hosts that send webhooks.
-func SigningFaults(ctx context.Context, c *pgclient.Client) (faults []SigningFault, hosts int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
-	defer cancel()
-	faults, err = pgrow.All[SigningFault](ctx, c.Read(), `SELECT f.host_id, f.subscription_id, f.what, f.remedy, (count(*) OVER ())::int FROM public.v_signing_fault f
-		ORDER BY f.subscription_id, f.host_id LIMIT 100`)
-	if err != nil {
-		return nil, 0, pgerror.Translate(err)
-	}
-
-	err = c.Read().QueryRow(ctx, `SELECT count(*)::int FROM public.queue_host q WHERE q.stopped_at IS NULL
-		AND q.last_seen_at > now() - interval '15 seconds' AND q.last_seen_at <= clock_timestamp() + interval '5 seconds'
-			AND 'webhook_worker' = ANY (q.loops)`).Scan(&hosts)
-	return faults, hosts, pgerror.Translate(err)
+// SigningFaults returns up to 100 subscriptions whose requests a live host cannot sign, first those that no
+// host can sign.
+func SigningFaults(ctx context.Context, c *pgclient.Client) ([]SigningFault, error) {
+	return read[SigningFault](ctx, c, `WITH fault AS MATERIALIZED (SELECT f.* FROM public.v_signing_fault f
+		), lacks AS (SELECT f.subscription_id, count(DISTINCT f.host_id) AS hosts FROM fault f GROUP BY f.subscription_id
+		)
+		SELECT f.host_id, f.subscription_id, f.what, f.remedy, l.hosts >= (SELECT count(*) FROM public.queue_host q WHERE q.stopped_at IS NULL
+			AND q.last_seen_at > now() - interval '15 seconds' AND q.last_seen_at <= clock_timestamp() + interval '5 seconds'
+			AND 'webhook_worker' = ANY (q.loops)) AS nowhere, (count(*) OVER ())::int
+		FROM fault f JOIN lacks l ON l.subscription_id = f.subscription_id
+		ORDER BY nowhere DESC, f.subscription_id, f.host_id LIMIT 100`)
 }
 
 // UnknownSecret is a secret that active and verified webhook subscriptions name and with which live hosts cannot sign.
@@ -54,14 +50,16 @@ const unknownSecretsSQL = `WITH host AS MATERIALIZED (SELECT h.host_id, h.secret
 			EXCEPT SELECT r.ref, h.host_id FROM host h CROSS JOIN LATERAL unnest(h.secret_refs) r (ref)
 		), untold AS (SELECT l.secret_ref, l.host_id FROM lacks l
 			EXCEPT SELECT s.secret_ref, f.host_id FROM fault f JOIN public.subscriptions s ON s.id = f.subscription_id WHERE s.active AND s.verified
-		), missed AS (SELECT u.secret_ref, array_agg(u.host_id ORDER BY u.host_id) AS hosts, (count(*) OVER ())::int AS total FROM untold u
-			GROUP BY u.secret_ref ORDER BY u.secret_ref LIMIT 20
+		), lacked AS (SELECT l.secret_ref, count(*) = (SELECT count(*) FROM host) AS nowhere FROM lacks l GROUP BY l.secret_ref
+		), missed AS (SELECT u.secret_ref, array_agg(u.host_id ORDER BY u.host_id) AS hosts, l.nowhere, (count(*) OVER ())::int AS total
+			FROM untold u JOIN lacked l ON l.secret_ref = u.secret_ref
+			GROUP BY u.secret_ref, l.nowhere ORDER BY l.nowhere DESC, u.secret_ref LIMIT 20
 		)
-		SELECT m.secret_ref, n.n, n.first, m.hosts, (SELECT count(*) FROM lacks l WHERE l.secret_ref = m.secret_ref) = (SELECT count(*) FROM host), m.total
-		FROM missed m JOIN named n ON n.secret_ref = m.secret_ref ORDER BY m.secret_ref`
+		SELECT m.secret_ref, n.n, n.first, m.hosts, m.nowhere, m.total
+		FROM missed m JOIN named n ON n.secret_ref = m.secret_ref ORDER BY m.nowhere DESC, m.secret_ref`
 
 // UnknownSecrets returns up to 20 secrets that hosts would miss at the next delivery, as they report
-// them; [SigningFaults] knows only deliveries that were tried.
+// them, first those that no host has; [SigningFaults] knows only deliveries that were tried.
 func UnknownSecrets(ctx context.Context, c *pgclient.Client) ([]UnknownSecret, error) {
 	return read[UnknownSecret](ctx, c, unknownSecretsSQL)
 }
