@@ -353,16 +353,25 @@ func (a *app) planLines(p queue.Plan) {
 // outcome prints the result of an action. If any id was refused or skipped,
 // the exit code becomes 1.
 func (a *app) outcome(res queue.Result, p queue.Plan) error {
+	refused, where := queue.Clean(res.Refused), strings.Join(p.Request.Targets, " ")
 	if a.output == "json" {
 		a.encode(a.out, map[string]any{
 			"action": res.Action, "dry_run": res.DryRun, "plan": list(res.Plan), "results": list(res.Results), "audit_id": res.AuditID,
-			"refused": queue.Clean(res.Refused),
+			"refused": refused,
 		})
 	} else {
-		if res.DryRun || res.Refused != "" {
+		rows := res.Results
+		switch {
+		case !refused.Empty() && len(rows) == 1: // the error says what the plan and the row would say
+			where = rows[0].ID
+			if why := rows[0].Why; !why.Empty() && strings.HasSuffix(refused.String(), why.String()) {
+				refused = why
+			}
+			rows = nil
+		case res.DryRun, !refused.Empty() && len(rows) == 0:
 			a.planLines(p)
 		}
-		for _, r := range res.Results {
+		for _, r := range rows {
 			line := queue.Clean(r.ID).String() + " " + r.Outcome
 			if r.NewID != "" {
 				line += " → " + r.NewID
@@ -381,10 +390,10 @@ func (a *app) outcome(res queue.Result, p queue.Plan) error {
 			}
 		}
 	}
-	if res.Refused != "" {
-		a.printError(queue.Error{What: queue.Clean("refused: " + res.Refused), Where: queue.Clean(strings.Join(p.Request.Targets, " ")).Cut(queue.LineMost)})
+	if !refused.Empty() {
+		a.printError(queue.Error{What: queue.Clean("refused: " + refused.String()), Where: queue.Clean(where).Cut(queue.LineMost)})
 	}
-	if res.Refused != "" || res.Skipped > 0 {
+	if !refused.Empty() || res.Skipped > 0 {
 		return &exitError{1}
 	}
 	return nil

@@ -62,7 +62,7 @@ func revealed(ctx context.Context, a *app, c *pgclient.Client, id string, o reve
 	if plan.Refused != "" || o.dryRun {
 		return text, true, a.outcome(queue.Result{
 			Action: r.Action, DryRun: o.dryRun, Plan: plan.Lines, Refused: plan.Refused,
-			Results: []queue.Outcome{{ID: id, Outcome: "would_reveal"}},
+			Results: []queue.Outcome{{ID: id, Outcome: queue.Choose(plan.Refused == "", "would_reveal", "refused")}},
 		}, plan)
 	}
 	if err := a.confirm(ctx, c, plan, o.actOptions); err != nil {
