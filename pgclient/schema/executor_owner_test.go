@@ -121,3 +121,35 @@ func TestHostBelongsToItsLogin(t *testing.T) {
 	require.Equal(t, "h", call(t, mine, "public.fn_queue_host_beat('h', $1::uuid, '{}', 1, '{}')", instance)["host_id"])
 	require.Equal(t, true, call(t, mine, "public.fn_queue_host_stop('h', $1::uuid)", instance)["stopped"])
 }
+
+// A host that says it works as an executor of another role, as one with a wrong executor in its
+// configuration does, does not mark it stopped when it ends: a stopped executor is not watched.
+func TestAnotherLoginDoesNotStopAnExecutor(t *testing.T) {
+	c := newCore(t)
+	owner := pgtest.Login(t, c.db, "dot_executor")
+	call(t, c.as("workflow_admin"), "public.fn_queue_executor_register('mine', 'external_worker', '{}', 60, 300, $1::text, 'ann')", owner)
+	state := func() string {
+		return get[string](c, "SELECT last_beat_payload ->> 'state' FROM public.queue_heartbeat WHERE executor_id = 'mine'")
+	}
+	for _, s := range []struct{ login, want string }{{pgtest.Login(t, c.db, "dot_executor"), "idle"}, {owner, "stopped"}} {
+		pool := c.db.Pool(t, s.login)
+		const id = "00000000-0000-0000-0000-000000000001"
+		beat := func(loops string) {
+			t.Helper()
+			require.Equal(t, s.login, call(t, pool, "public.fn_queue_host_beat($1::text, $2::uuid, $3::text[], 0, '{\"job_executor\": {\"executor\": \"mine\"}}')", s.login, id, loops)["host_id"])
+		}
+		work := func() {
+			t.Helper()
+			_, err := c.db.Pool(t, owner).Exec(t.Context(), `SELECT public.fn_queue_heartbeat_write('mine', '{"state": "idle"}', 'w')`)
+			require.NoError(t, err)
+			beat("{job_executor}")
+		}
+		require.Equal(t, s.login, call(t, pool, "public.fn_queue_host_register($1::text, $2::uuid, 'v', '{}')", s.login, id)["host_id"])
+		work()
+		beat("{}")
+		require.Equal(t, s.want, state(), "the loop ended")
+		work()
+		require.Equal(t, true, call(t, pool, "public.fn_queue_host_stop($1::text, $2::uuid)", s.login, id)["stopped"])
+		require.Equal(t, s.want, state(), "the host stopped")
+	}
+}

@@ -37,8 +37,8 @@ COMMENT ON FUNCTION public.fn_queue_executor_live IS
   'Whether another live host works as an executor. Internal.';
 
 -- fn_queue_executor_ended(executor): called after a host that worked as the executor has stopped or ended this loop
--- cleanly. Marks the executor stopped if no live host works as it any more and it was not silent: hosts that stop at
--- the same time each still see the other one when their loops end. Internal.
+-- cleanly. Marks the executor stopped if this login may beat as it, no live host works as it any more, and it was not
+-- silent: hosts that stop at the same time each still see the other one when their loops end. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_executor_ended(p_executor_id text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -48,7 +48,7 @@ BEGIN
     WHERE b.executor_id = p_executor_id AND NOT b.tick_worker AND b.deregistered_at IS NULL
       AND b.last_beat_payload ->> 'state' <> 'stopped'
       AND b.last_beat_at >= clock_timestamp() - make_interval(secs => b.stale_threshold_seconds)
-      AND NOT public.fn_queue_executor_live(b.executor_id, NULL::text)
+      AND public.fn_executor_member(b.owner_role) AND NOT public.fn_queue_executor_live(b.executor_id, NULL::text)
     FOR UPDATE SKIP LOCKED);
 END
 $fn$;
