@@ -14,8 +14,9 @@ BEGIN
   RETURN '(?:secret(?:[b-z0-9_.\[\]%-]' || c_tail || ')?|token(?:(?:i[^sz\s:=]|[a-hj-z0-9_.\[\]%-])' || c_tail || ')?'
     '|(?:passw|pass[^a-z0-9]?(?:phrase|code|key)|pwd|credential|authori[sz]ation|cookie|bearer|jwt|[cx]srf'
     '|signature|mnemonic|seed[^a-z0-9]?phrase|(?:recovery|backup)[^a-z0-9]?(?:code|phrase|key)|mat[^a-z0-9]?khau'
-    '|(?:api|access|private|sign|signing|encrypt|encryption|master|auth|shared|ssh|gpg|pgp|hmac|account'
-    '|storage)[^a-z0-9]?key'
+    '|kennwort|contrasena|mot[^a-z0-9]?de[^a-z0-9]?passe|wachtwoord|adgangskode|losenord|salasana|jelszo'
+    '|(?:api|access|private|sign|signing|encrypt|encryption|master|auth|shared|ssh|ssl|tls|rsa|gpg|pgp|hmac|account'
+    '|storage|consumer|subscription|functions)[^a-z0-9]?key'
     '|sess(?:ion)?[^a-z0-9]?(?:id|key|data)|card[^a-z0-9]?n(?:o|r|um)|(?:credit|debit)[^a-z0-9]?card)' || c_tail
     || '|' || p_left
       || '(?:auth|oauth2?|pass|private|session|sig|hmac|ssn|card|cvv2?|cvc2?|iban|pin|otp|totp|mfa'
@@ -26,30 +27,40 @@ COMMENT ON FUNCTION public.fn_mask_names IS
   'A regular expression for names of secrets. Internal.';
 
 -- fn_mask_fold(text) → the text with full-width, accented and look-alike characters replaced by ASCII, and zero-width
--- characters removed, so that it matches as a person reads it. Internal.
+-- characters removed, so that it matches as a person reads it; some words for password in other scripts become
+-- password. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_fold(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
+DECLARE
+  c_marks CONSTANT text := U&'\2010\2011\2012\2013\2014\2015\2212\2028\2029'; -- hyphens, dashes, line ends
+  -- password in Russian (as translate leaves it), Chinese, Japanese and Korean
+  c_password CONSTANT text := 'пapoл[ьея]|密[码碼]|パスワード|비밀번호';
+  -- Arabic, Persian and Devanagari digits; normalize() knows the others
+  c_digits CONSTANT text := '٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹०१२३४५६७८९';
 BEGIN
   IF getdatabaseencoding() <> 'UTF8' THEN
     RETURN p_text; -- normalize() works in UTF-8 only
   END IF;
-  RETURN translate(regexp_replace(normalize(p_text, NFKD),
+  RETURN regexp_replace(translate(regexp_replace(normalize(p_text, NFKD),
     '[\u00ad\u0300-\u036f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f'
     '\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]', '', 'g'),
-    'аеорсухіѕјкмтвнԁһոʋѵԝɡıοαενρτυικαςσАЕОРСУХІЅЈКМТВНΑΕΟΡΤΥΙΚΜΝΒΗΧ',
-      'aeopcyxisjkmtbhdhnvvwgioaevptuikacsAEOPCYXISJKMTBHAEOPTYIKMNBHX');
+    'аеорсухіѕјкмтвнԁһոʋѵԝɡıοαενρτυικαςσАЕОРСУХІЅЈКМТВНΑΕΟΡΤΥΙΚΜΝΒΗΧ' || c_marks || c_digits,
+      'aeopcyxisjkmtbhdhnvvwgioaevptuikacsAEOPCYXISJKMTBHAEOPTYIKMNBHX' || '-------  ' || repeat('0123456789', 3)),
+    normalize(c_password, NFKD), 'password', 'gi');
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_fold IS
   'A text with look-alike characters as ASCII and without zero-width characters. Internal.';
 
--- fn_mask_decode(text) → the text with the percent, JSON and HTML escapes of ASCII characters decoded once. Internal.
+-- fn_mask_decode(text) → the text with the percent, JSON and HTML escapes of ASCII characters and of the no-break space
+-- decoded once. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_decode(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   v_text text := p_text;
   v_hex text;
   v_char text;
+  v_code int;
 BEGIN
   -- the escape characters themselves are decoded last
   FOR v_hex IN SELECT h FROM (SELECT to_hex(i) AS h FROM generate_series(32, 126) i) x
@@ -65,9 +76,17 @@ BEGIN
         '\x' || upper(v_hex COLLATE "C"), v_char);
     END LOOP;
   END IF;
-  IF v_text ~ '&(?:quot|apos|lt|gt|amp|#)' THEN
-    v_text := regexp_replace(regexp_replace(v_text, '&(?:quot|#34|#x22);', '"', 'gi'), '&(?:apos|#39|#x27);', '''',
-      'gi');
+  v_text := regexp_replace(v_text, '%[Cc]2%[Aa]0|\\u00[Aa]0|&nbsp;', ' ', 'g');
+  IF v_text ~ '&#' THEN
+    FOR v_hex, v_code IN SELECT DISTINCT m[1], COALESCE(('x' || m[2])::bit(8)::int, m[3]::int)
+      FROM regexp_matches(v_text, '(&#(?:[Xx]0*([0-9A-Fa-f]{2})|0*([0-9]{2,3}));)', 'g') m LOOP
+      IF v_code BETWEEN 32 AND 126 OR v_code = 160 THEN
+        v_text := replace(v_text, v_hex, CASE WHEN v_code = 160 THEN ' ' ELSE chr(v_code) END);
+      END IF;
+    END LOOP;
+  END IF;
+  IF v_text ~ '&(?:quot|apos|lt|gt|amp)' THEN
+    v_text := regexp_replace(regexp_replace(v_text, '&quot;', '"', 'gi'), '&apos;', '''', 'gi');
     v_text := replace(replace(replace(v_text, '&lt;', '<'), '&gt;', '>'), '&amp;', '&');
   END IF;
   RETURN v_text;
@@ -120,8 +139,9 @@ LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN '(?:^|[^0-9.]|(?:^|[^0-9])[.])[2-6](?:[ -]?[0-9]){12}'
     '|(?:^|[^A-Za-z0-9])' || public.fn_mask_countries() || '[0-9]{2}(?:[ -]?[A-Za-z0-9]){11}'
-    '|(?:^|[^A-Za-z0-9])(?:[2-6][0-9]{3}(?:[._/][0-9]{4}){3}|3[47][0-9]{2}[._/][0-9]{6}[._/][0-9]{5}'
-    '|' || public.fn_mask_countries() || '[0-9]{2}(?:[._/][A-Za-z0-9]{4}){2})';
+    '|(?:^|[^A-Za-z0-9])(?:[2-6][0-9]{3}(?:[^A-Za-z0-9]{1,4}[0-9]{4}){3}'
+    '|3[47][0-9]{2}[^A-Za-z0-9]{1,4}[0-9]{6}[^A-Za-z0-9]{1,4}[0-9]{5}'
+    '|' || public.fn_mask_countries() || '[0-9]{2}(?:[^A-Za-z0-9]{1,4}[A-Za-z0-9]{4}){2})';
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_digits IS
@@ -224,19 +244,24 @@ DECLARE
   -- Up to the last digit, or the last word, and no further: what follows can begin the next match.
   c_card CONSTANT text := '(?:^|[^0-9.]|(?:^|[^0-9])[.])([2-6](?:[ -]?[0-9]){12,})';
   c_iban CONSTANT text := '(?:^|[^A-Za-z0-9])([A-Za-z]{2}[0-9]{2}[A-Za-z0-9]*(?:[ -][A-Za-z0-9]+)*)';
-  -- with another mark between the groups only in groups of the usual lengths: 4.1 is a number, 2026/11 a date
-  c_marked CONSTANT text := '(?:^|[^A-Za-z0-9])([2-6][0-9]{3}(?:[._/][0-9]{4}){3}(?:[._/]?[0-9]{1,3})?'
-    '|3[47][0-9]{2}[._/][0-9]{6}[._/][0-9]{5}'
-    '|[A-Za-z]{2}[0-9]{2}(?:[._/][A-Za-z0-9]{4}){2,7}(?:[._/][A-Za-z0-9]{1,3})?)(?![A-Za-z0-9])';
+  -- with other marks between the groups only in groups of the usual lengths: 4.1 is a number, 2026/11 a date; a comma
+  -- or a semicolon is between the values of a list
+  c_mark CONSTANT text := '[^A-Za-z0-9,;]{1,3}';
+  c_marked CONSTANT text := '(?:^|[^A-Za-z0-9])([2-6][0-9]{3}(?:' || c_mark || '[0-9]{4}){3}(?:[._/]?[0-9]{1,3})?'
+    '|3[47][0-9]{2}' || c_mark || '[0-9]{6}' || c_mark || '[0-9]{5}'
+    '|[A-Za-z]{2}[0-9]{2}(?:' || c_mark || '[A-Za-z0-9]{4}){2,7}(?:' || c_mark || '[A-Za-z0-9]{1,3})?)(?![A-Za-z0-9])';
   v_text text := p_text;
   v_iban boolean;
   v_part text;
+  v_plain text;
   v_masked text;
 BEGIN
-  FOR v_part IN SELECT DISTINCT m[1] FROM regexp_matches(v_text, c_marked, 'g') m LOOP
-    v_masked := translate(v_part, '._/', '   ');
-    IF public.fn_mask_groups(public.fn_mask_groups(v_masked, true), false) <> v_masked THEN
-      v_text := replace(v_text, v_part, '•••');
+  FOR v_part IN SELECT DISTINCT m[1] FROM regexp_matches(v_text, c_marked, 'g') m
+    WHERE m[1] ~ '[^A-Za-z0-9 -]|[ -]{2}' LOOP
+    v_plain := regexp_replace(v_part, '[^A-Za-z0-9]+', ' ', 'g');
+    v_masked := public.fn_mask_groups(public.fn_mask_groups(v_plain, true), false);
+    IF v_masked <> v_plain THEN
+      v_text := replace(v_text, v_part, v_masked);
     END IF;
   END LOOP;
   FOREACH v_iban IN ARRAY ARRAY[true, false] LOOP
@@ -262,7 +287,8 @@ LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_co
 DECLARE
   c_shapes CONSTANT text := 'eyJ|A[KS]IA|k_(?:live|test)_|whsec|gh[a-z]_|github_pat|gl[a-z]+-|xox|xapp|AIza|sk-|SG\.'
     '|npm_|ya29|shp[a-z]+_|dop_v1|AGE-SEC'
-    '|://[^\s"]*@|slack\.com|[Bb][Aa][Ss][Ii][Cc] |[Dd][Ii][Gg][Ee][Ss][Tt] |PRIVATE KEY'
+    '|slack\.com|[Bb][Aa][Ss][Ii][Cc] |[Dd][Ii][Gg][Ee][Ss][Tt] |(?:PRIVATE|private)[\s_+]+[Kk]'
+    '|//[^\s"]*@|@(?:tcp|unix)\(|jdbc:oracle|(?:DENTIFIED|dentified) '
     '|(?:^|[^a-z])(?:auth|oauth2?|pass|private|session|sig|hmac|ssn|card|cvv2?|cvc2?|iban|pin|otp|totp|mfa'
     '|sid)s?(?:$|[^a-z])'
     '|(?:Auth|Oauth2?|OAuth2?|Pass|Private|Session|Sig|Hmac|Ssn|Card|Cvv2?|Cvc2?|Iban|Pin|Otp|Totp|Mfa|Sid)s?(?:$'
@@ -274,8 +300,11 @@ BEGIN
   IF v_text ~ public.fn_mask_codes() THEN -- tested first, before \x is decoded as an escape
     RETURN true;
   END IF;
+  -- a line end and its like are spaces between words, and nothing within a word
   IF v_text ~ '[^ -~]' THEN
-    v_text := regexp_replace(public.fn_mask_fold(v_text), '[\u0001-\u001f\u007f-\u009f]', '', 'g');
+    v_text := public.fn_mask_fold(v_text);
+    v_text := regexp_replace(v_text, '[\u0001-\u001f\u007f-\u009f]', '', 'g')
+      || regexp_replace(v_text, '[\u0001-\u001f\u007f-\u009f]', ' ', 'g');
   END IF;
   IF v_text ~ '[%\\&]' THEN
     FOR v_round IN 1..4 LOOP
@@ -289,7 +318,7 @@ BEGIN
     IF v_text ~* '\\u[0-9a-f]{4}' THEN -- a JSON escape of a character beyond ASCII, which fn_mask_fold did not see
       RETURN true;
     END IF;
-    v_text := replace(v_text, '\', '');
+    v_text := replace(v_text, '\', '') || regexp_replace(v_text, '\\+[bfnrt]', ' ', 'g');
   END IF;
   RETURN v_text ~ c_shapes OR v_text ~ public.fn_mask_digits() OR v_text <> p_text AND v_text ~ public.fn_mask_codes()
     OR v_text ~* public.fn_mask_names('[0-9]');
@@ -310,8 +339,9 @@ BEGIN
   IF v_name ~ '[%\\&]' THEN
     v_name := public.fn_mask_decode(v_name);
   END IF;
-  v_name := regexp_replace(v_name, '([a-z0-9])([A-Z])', '\1_\2', 'g');
-  RETURN regexp_replace(v_name, '[^A-Za-z0-9]+', '_', 'g') || '='
+  v_name := regexp_replace(regexp_replace(v_name, '([a-z0-9])([A-Z])', '\1_\2', 'g'), '[^A-Za-z0-9]+', '_', 'g') || '=';
+  -- also with PINCode as PIN_Code
+  RETURN v_name || regexp_replace(v_name, '([A-Z])([A-Z][a-z])', '\1_\2', 'g')
     ~* (public.fn_mask_names('(?:^|[^a-z])'::text) || '=');
 END
 $fn$;
@@ -335,24 +365,39 @@ DECLARE
   c_value CONSTANT text := '(?:"(?:[^"\\]|\\.)*(?:"|$)|\\+"(?:[^"]|"+\s*[^\s,}\])&;"\\])*(?:"|$)|''(?:[^''\\]'
     '|\\.)*(?:''|$)'
     '|\[[^\]]*(?:\]|$)|\{[^}]*(?:\}|$)|[^&;,\s"''](?:[^&;,\s"'']|,[^&;,\s"''])*)';
+  c_is CONSTANT text := '\\*["'']?\]?\s*[:=]{1,2}>?\s*'; -- between a name and its value
+  -- the short names within a name: dbPass, userPINCode
+  c_camel CONSTANT text := '(?:[A-Za-z0-9](?:Auth|OAuth2?|Pass|Session|Sig|Hmac|Ssn|Card|Cvv2?|Cvc2?|Iban|Pin|Otp|Totp'
+    '|Mfa)s?|(?:^|[^A-Z])(?:AUTH|PASS|SSN|CVV2?|CVC2?|IBAN|PIN|OTP|MFA)s?(?![A-Z]+[^a-z]))'
+    '(?:[A-Z0-9_.\[\]%-][A-Za-z0-9_.\[\]%-]*)?';
   v_text text := p_text;
 BEGIN
   v_text := regexp_replace(v_text, c_shape, '\1•••', 'g');
-  IF v_text ~ 'PRIVATE KEY' THEN
-    v_text := regexp_replace(v_text, '-----BEGIN [A-Z0-9 ]{0,40}?PRIVATE KEY.*?(?:-----END[A-Z0-9 ]*-----|$)', '•••',
-      'g');
-  END IF;
-  IF v_text ~ '://[^\s]*@' THEN
-    -- user:password@, where the password may itself hold / and @; a port is not a password
+  IF v_text ~* 'private[\s_+]+key' THEN -- in a form, spaces are written as +
     v_text := regexp_replace(v_text,
-      '(://[^/@:\s]*:)(?:[^@\s"<>0-9][^@\s"<>]*|\d+[^@\s"<>0-9/?#][^@\s"<>]*|\d*)@(?:[^@\s"<>]*@)*', '\1•••@', 'g');
-    v_text := regexp_replace(v_text, '(://)[^/@:\s"<>]+@', '\1•••@', 'g');
+      '-{2,}?[\s+]*BEGIN[A-Z0-9\s_+]{0,40}PRIVATE[\s_+]+KEY.*(?:--[\s+]*END[A-Z0-9\s_+]*-{2,}(?!-)|$)', '•••', 'gi');
   END IF;
+  IF v_text ~ '/[^\s]*@|@(?:tcp|unix)\(' THEN
+    -- user:password@, where the password may itself hold / and @; a port is not a password. Some write https:\/\/, and
+    -- some addresses have no scheme.
+    v_text := regexp_replace(v_text, '((?:^|[:\s"''=(])\\*/\\*/[^/@:\s]*:)'
+      '(?:[^@\s"<>0-9][^@\s"<>]*|\d+[^@\s"<>0-9/?#][^@\s"<>]*|\d*)@(?:[^@\s"<>]*@)*', '\1•••@', 'g');
+    v_text := regexp_replace(v_text, '((?:^|[:\s"''=(])\\*/\\*/)[^/@:\s"<>]+@', '\1•••@', 'g');
+    -- addresses of databases: user:password@tcp(host:port) and jdbc:oracle:thin:user/password@host
+    v_text := regexp_replace(v_text, '([^\s/@:"''<>]:)[^\s"''<>]+(@(?:tcp|unix)\()', '\1•••\2', 'g');
+    v_text := regexp_replace(v_text, '(jdbc:oracle:[a-z0-9]+:[^\s/@"''<>]*/)[^\s"''<>]+@', '\1•••@', 'g');
+  END IF;
+  v_text := regexp_replace(v_text,
+    '(\m(?:password|passwd|passphrase|pwd|identified\s+by)\s+)(?:"(?:[^"\\]|\\.)*(?:"|$)|''(?:[^''\\]|\\.)*(?:''|$))',
+    '\1•••', 'gi');
   IF v_text ~* 'hooks\.slack\.com/|basic|digest' THEN
     v_text := regexp_replace(v_text, '(hooks\.slack\.com/(?:services|workflows|triggers)/)[a-z0-9/_-]+', '\1•••', 'gi');
     v_text := regexp_replace(v_text,
       '(\m(?:[Bb][Aa][Ss][Ii][Cc]|[Dd][Ii][Gg][Ee][Ss][Tt])\s+)[A-Za-z0-9+/_-]+[A-Z0-9=+/][A-Za-z0-9+/=_-]{4,}',
       '\1•••', 'g');
+  END IF;
+  IF v_text ~ (c_camel || c_is) THEN -- before the names as they are: (?:^|[^a-z])pass does not match dbPass
+    v_text := regexp_replace(v_text, '(' || c_camel || c_is || ')' || c_value, '\1•••', 'g');
   END IF;
   IF v_text !~* public.fn_mask_names('(?:^|[^a-z])'::text) THEN
     RETURN v_text;
@@ -376,8 +421,8 @@ BEGIN
       || '\\*"\s*,\s*\\*"[a-z_]*val[a-z_]*\\*"\s*:\s*)' || c_value, '\1•••', 'gi');
   END IF;
   -- name=…, name: …, name => …
-  RETURN regexp_replace(v_text, '(' || public.fn_mask_names('(?:^|[^a-z])'::text) || '\\*["'']?\]?\s*[:=]{1,2}>?\s*)'
-    || c_value, '\1•••', 'gi');
+  RETURN regexp_replace(v_text, '(' || public.fn_mask_names('(?:^|[^a-z])'::text) || c_is || ')' || c_value, '\1•••',
+    'gi');
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_words IS
@@ -465,11 +510,13 @@ BEGIN
       v_text := v_masked;
     END IF;
   END IF;
-  IF v_text ~ '%[2-7][0-9A-Fa-f]|\\(?:u00|x)[2-7]|&(?:quot|apos|lt|#)' THEN
+  IF v_text ~ '[%\\&]' THEN
     v_other := public.fn_mask_decode(v_text);
-    v_masked := public.fn_mask_text(v_other, p_depth + 16);
-    IF v_masked <> v_other THEN
-      v_text := v_masked;
+    IF v_other <> v_text THEN
+      v_masked := public.fn_mask_text(v_other, p_depth + 16);
+      IF v_masked <> v_other THEN
+        v_text := v_masked;
+      END IF;
     END IF;
   END IF;
   RETURN v_text;
@@ -512,7 +559,8 @@ BEGIN
           THEN public.fn_mask_text(e.key, p_depth + 1) ELSE e.key END,
         CASE
           WHEN jsonb_typeof(e.value) IN ('null', 'boolean') OR e.value IN ('""', '[]', '{}') THEN e.value
-          WHEN v_pair AND (e.key ~* 'val|content|data|text|default|raw|string' OR e.key IN ('v', 'V')) THEN c_dots
+          WHEN v_pair AND (e.key ~* 'val|content|data|text|default|raw|string|old|new|before|after|prev|current'
+            OR e.key IN ('v', 'V', 'from', 'to')) THEN c_dots
           WHEN NOT public.fn_mask_maybe(e.key || ' ' || e.value::text) THEN e.value
           WHEN public.fn_mask_named(e.key) AND NOT (jsonb_typeof(e.value) = 'number'
             AND regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') ~* c_counts
@@ -524,7 +572,7 @@ BEGIN
           ELSE public.fn_mask_json(e.value, p_depth + 1) END), '{}') FROM jsonb_each(p_value) e);
     WHEN 'array' THEN
       IF EXISTS (SELECT 1 FROM jsonb_array_elements(p_value) e WHERE jsonb_typeof(e) = 'string'
-        AND e #>> '{}' ~ '-----BEGIN [A-Z0-9 ]*PRIVATE KEY') THEN
+        AND e #>> '{}' ~* '--[\s+]*BEGIN[A-Z0-9\s_+]*PRIVATE[\s_+]+KEY') THEN
         RETURN jsonb_build_array(c_dots); -- a private key as a list of lines
       END IF;
       RETURN (SELECT COALESCE(jsonb_agg(CASE
