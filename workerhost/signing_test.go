@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -125,4 +126,23 @@ func TestSigningFaultEndsByItself(t *testing.T) {
 	w.becomes(0, "SELECT count(*)::int FROM public.v_signing_fault")
 	require.Equal(t, "clear", w.link(sub, "state"))
 	require.Equal(t, 0, w.int("SELECT count(*)::int FROM public.webhook_delivery_jobs WHERE lease_resets > 0 OR attempt_no > 1 OR status = 'Failed'"))
+}
+
+// Long paths of many secrets do not make the progress of a host too long to be recorded: the host would
+// count as dead.
+func TestLongReasonsOfManyUnsignedSubscriptions(t *testing.T) {
+	t.Parallel()
+	const subscriptions = 50
+	w := newWorld(t)
+	var sources []sender.SecretSource
+	for i := range subscriptions {
+		ref := "r" + strconv.Itoa(i)
+		sources = append(sources, sender.SecretSource{Ref: ref, From: "file:/" + strings.Repeat(strings.Repeat("x", 200)+"/", 10) + ref})
+		w.subscribe("order.created", "https://127.0.0.1:1/", &ref)
+	}
+	secrets, err := sender.NewSecrets(sources)
+	require.NoError(t, err)
+	w.run(workerhost.Options{Secrets: secrets})
+	w.events("order.created", 1)
+	w.becomes(subscriptions, "SELECT count(*)::int FROM public.v_signing_fault WHERE what LIKE 'secret_ref%xxx%' AND remedy LIKE 'write the secret there%'")
 }

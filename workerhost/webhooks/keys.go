@@ -16,9 +16,10 @@ import (
 // milliseconds.
 const callTimeout = 5 * time.Second
 
-// maxUnsigned is how many webhook subscriptions without a usable secret a host lists in
-// queue_host at most.
-const maxUnsigned = 50
+// maxUnsigned is how many webhook subscriptions without a usable secret a host lists in queue_host at
+// most, maxUnsignedText how many bytes each text of the list has. A longer list would not fit into
+// queue_host.progress, and its host would count as dead. No view shows more of a text.
+const maxUnsigned, maxUnsignedText = 50, 400
 
 // keys holds the webhook subscriptions whose deliveries this host cannot sign. That is a fault of
 // the configuration, so no attempt is counted:
@@ -90,7 +91,9 @@ func (k *keys) publish() {
 	var all []queue.Unsigned
 	for _, sub := range slices.Sorted(maps.Keys(k.missing)) {
 		u := k.missing[sub]
-		all = append(all, queue.Unsigned{Subscription: sub, What: queue.Clean(u.fault.What), Do: queue.Clean(u.fault.Do), Since: u.since.UTC()})
+		all = append(all, queue.Unsigned{
+			Subscription: sub, What: queue.Clean(u.fault.What).Cut(maxUnsignedText), Do: queue.Clean(u.fault.Do).Cut(maxUnsignedText), Since: u.since.UTC(),
+		})
 	}
 	slices.SortStableFunc(all, func(a, b queue.Unsigned) int { return cmp.Compare(a.Since.UnixNano(), b.Since.UnixNano()) })
 	k.l.SetUnsigned(all[:min(len(all), maxUnsigned)])
