@@ -33,11 +33,11 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 		return err
 	}
 	news, lines := plainNews{}, []views.PlainLine(nil)
-	every := max(o.Refresh, time.Second)
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	schedule := feed{refresh: max(o.Refresh, time.Second)}
 	for {
-		p, err := takeSnapshot(ctx, s, every)
+		schedule.started = o.Now()
+		p, err := takeSnapshot(ctx, s, schedule.shareable())
+		schedule.took = o.Now().Sub(schedule.started)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -64,16 +64,15 @@ func accessible(ctx context.Context, s Store, o Options, w io.Writer) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-time.After(schedule.interval() - schedule.took):
 		}
 	}
 }
 
-// takeSnapshot reads one snapshot. every is the refresh interval of this
-// console: a snapshot that was computed for another console is accepted if it
-// is younger than nine tenths of that (feed.shareable).
-func takeSnapshot(ctx context.Context, s Store, every time.Duration) (queue.Snapshot, error) {
+// takeSnapshot reads one snapshot, which may be one that was computed for another
+// console, if that is at most maxAge old.
+func takeSnapshot(ctx context.Context, s Store, maxAge time.Duration) (queue.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotDeadline)
 	defer cancel()
-	return s.Snapshot(ctx, feed{refresh: every}.shareable())
+	return s.Snapshot(ctx, maxAge)
 }

@@ -123,6 +123,22 @@ func TestAccessibleWithoutDatabase(t *testing.T) {
 	})
 }
 
+// A slow database is read less often, as by the console with a screen.
+func TestAccessibleSparesTheDatabase(t *testing.T) {
+	listening(t, Options{}, func(l *listener) {
+		l.store.set(func(s *fakeStore) { s.delay = 2 * time.Second })
+		l.during(time.Minute)
+		before := l.store.snapped()
+		l.during(time.Minute)
+		require.LessOrEqual(t, l.store.snapped()-before, 7)
+		l.store.set(func(s *fakeStore) { s.delay = 0 })
+		l.during(time.Minute)
+		before = l.store.snapped()
+		l.during(time.Minute)
+		require.GreaterOrEqual(t, l.store.snapped()-before, 59)
+	})
+}
+
 // A login that may no longer read the snapshot is told so once, and no other
 // condition counts as ended. When it may again, the conditions are as before.
 func TestAccessibleWithoutRights(t *testing.T) {
