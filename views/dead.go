@@ -139,9 +139,11 @@ func groupRank(g queue.DeadGroup) int {
 // DeadLetters returns the second table of pane 5: the dead letters of one group.
 func DeadLetters(rows []queue.DeadLetter) Source {
 	id, event := 8, 1
-	if len(rows) > 0 && rows[0].Source != "webhook" {
-		event = 9                               // narrow: jobs have no event, and for an event dead letter the column kind has its type
-		id = len(rows[0].Source+":") + shortLen // enough for a short id; the page shows the whole one
+	for _, d := range rows {
+		if d.Source != "webhook" {
+			event = 9                                // narrow: jobs have no event, and for an event dead letter the column kind has its type
+			id = max(id, len(d.Source+":")+shortLen) // enough for a short id; the page shows the whole one
+		}
 	}
 	return Source{
 		Fields: queue.DeadLetterFields(),

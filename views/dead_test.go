@@ -18,3 +18,16 @@ func TestGroupNames(t *testing.T) {
 		g("webhook", "HTTP_503", "hooks.acme", "webhook", 7), g("webhook", "HTTP_503", "hooks.acme", "webhook", 8), g("webhook", "HTTP_410", "hooks.acme", "webhook", 7),
 	}))
 }
+
+// The columns of a list with several sources do not depend on which of them is first: otherwise they
+// would change places with each new dead letter. Each id has room.
+func TestColumnsOfMixedDeadLetters(t *testing.T) {
+	hook, job := queue.DeadLetter{ID: "7", Source: "webhook"}, queue.DeadLetter{ID: "job:7", Source: "job"}
+	event := queue.DeadLetter{ID: "event:7", Source: "event"}
+	columns := DeadLetters([]queue.DeadLetter{hook, job, event}).Columns
+	for _, rows := range [][]queue.DeadLetter{{job, hook, event}, {event, hook, job}, {hook, event}, {event}} {
+		require.Equal(t, columns, DeadLetters(rows).Columns)
+	}
+	require.Equal(t, len("event:")+shortLen, columns[0].Width)
+	require.Equal(t, DeadLetters(nil).Columns, DeadLetters([]queue.DeadLetter{hook, hook}).Columns)
+}
