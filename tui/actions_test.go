@@ -467,6 +467,9 @@ func TestHostPane(t *testing.T) {
 		c.sees("This process cannot run a worker host", "worker-eu-2")
 		c.press("S")
 		c.sees("Start is off: this process cannot run a worker host")
+		c.press("T")
+		c.sees("there is no loop of this process")
+		require.Zero(t, c.overlays(), "no form with some tick worker in it")
 	})
 }
 

@@ -73,6 +73,8 @@ func tickNamed(snap *queue.Snapshot, name string) (queue.TickWorker, bool) {
 func tickTarget(at scene, req *queue.Request) string {
 	names, row := tickWorkers(at.snap), cmp.Or(at.pane.tickWorker, at.subject())
 	switch i := slices.IndexFunc(names, func(n string) bool { return strings.Contains(n, row) }); {
+	case row == "":
+		return at.noRow("there is no loop of this process, and so no tick worker, under the cursor; T in Scheduler (9) runs any")
 	case at.pane.tickWorker != "", slices.Contains(names, row):
 	case i >= 0:
 		row = names[i]
