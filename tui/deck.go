@@ -167,9 +167,9 @@ func (m *deck) settlePage(l *level) {
 	case !ok:
 	case err != nil && !l.list.read:
 		l.built = page.Unread(why(err), m.env(), m.size.W)
-	case err != nil:
+	case err != nil || m.behind(l):
 		l.built = page
-		l.built.Note = "last read in full at " + m.env().Clock(l.list.asOf) + ": " + why(err)
+		l.built.Note = "last read in full at " + m.env().Clock(l.list.asOf) + queue.Choose(err == nil, "", ": "+why(err))
 	default:
 		l.built = page
 	}
@@ -288,7 +288,7 @@ func (m *deck) position() string {
 		}
 	default:
 		parts = append(parts, m.rowCount(l))
-		if l.list.tooLong() {
+		if l.list.tooLong() || m.behind(l) {
 			parts = append(parts, "read at "+m.env().Clock(l.list.asOf))
 		}
 		if g := l.grid; g.sort < len(g.src.Sorts) && len(g.src.Sorts) > 1 {

@@ -68,6 +68,12 @@ func (m *deck) readActed() []tea.Cmd {
 	return m.reread(true)
 }
 
+// behind reports whether what is shown of an open list is much older than the snapshot: the list was
+// not read since its pane was left, or its reads take long or fail.
+func (m *deck) behind(l *level) bool {
+	return l.list.queried() && l.list.read && m.feed.received.Sub(l.list.asOf) > 2*max(rereadGap, m.feed.interval())+2*time.Second
+}
+
 // tooLong reports whether the list is not read again by itself.
 func (l *list) tooLong() bool { return l.rows() > rereadMax && !l.acted }
 
