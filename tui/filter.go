@@ -79,16 +79,21 @@ func (l *level) refilter(text string) bool {
 
 // nextMatch handles n: it goes to the next line of a page that contains the search text,
 // or to the next row of a filtered table.
-func (m *deck) nextMatch() {
+func (m *deck) nextMatch() tea.Cmd {
 	l := m.pane().top()
 	switch {
 	case l.page != nil && l.find != "":
 		m.findFrom(l, l.offset+1)
 	case l.page != nil || l.grid.text == "":
 		m.warn("no search text is set; / sets one")
+	case l.grid.cursor == len(l.grid.order)-1 && l.list.page.Next != "":
+		m.inform(m.moreComing())
+		return m.more()
 	default:
 		l.grid.next(func(int) bool { return true }, m.rows)
+		return m.more()
 	}
+	return nil
 }
 
 // findFrom scrolls a page to the first line at or after from that contains the

@@ -181,8 +181,7 @@ func (m *root) paneKey(k string) (tea.Cmd, bool) {
 	case "shift+tab":
 		return m.cycle(-1), true
 	case "space", "v", "ctrl+a":
-		m.selectKey(k)
-		return nil, true
+		return m.selectKey(k), true
 	}
 	return nil, false
 }
@@ -203,7 +202,7 @@ func (m *root) globalKey(k string) tea.Cmd {
 	case "o":
 		m.raise(m.orders())
 	case "n":
-		m.nextMatch()
+		return m.nextMatch()
 	case "p":
 		return m.pause()
 	case "[":

@@ -66,11 +66,13 @@ func (m *deck) sayStuck(l *level, down bool, was [2]any) {
 	case l.table != nil && len(l.grid.order) == 0, l.board != nil && len(m.rowsOfBoard(l)) == 0:
 		m.inform("there are no rows to move to")
 	case down && l.list.page.Next != "":
-		m.inform("more rows are being read" + m.display.theme.G.Ellipsis)
+		m.inform(m.moreComing())
 	default:
 		m.inform(queue.Choose(down, "this is the last row", "this is the first row"))
 	}
 }
+
+func (m *deck) moreComing() string { return "more rows are being read" + m.display.theme.G.Ellipsis }
 
 func (m *deck) moveOverview(l *level, d int) {
 	board := l.board(m.scene(), m.body(), l.cursor)
@@ -88,11 +90,11 @@ func (m *deck) moveOverview(l *level, d int) {
 }
 
 // selectKey handles space, v and ctrl+a.
-func (m *deck) selectKey(k string) {
+func (m *deck) selectKey(k string) tea.Cmd {
 	g := &m.pane().top().grid
 	if g.selected == nil {
 		m.warn("select rows in " + m.selectablePanes() + "; here a key acts on the row under the cursor")
-		return
+		return nil
 	}
 	if i, ok := g.current(); ok && k != "ctrl+a" && !g.selectable(i) {
 		also := ""
@@ -100,20 +102,21 @@ func (m *deck) selectKey(k string) {
 			also = "; " + n.what() + " after enter"
 		}
 		m.warn("only rows under " + g.src.Second.Heading() + " can be selected" + also)
-		return
+		return nil
 	}
 	if len(g.order) == 0 {
 		m.warn("there are no rows to select")
-		return
+		return nil
 	}
 	if g.gone && k != "ctrl+a" {
 		m.warn(moveFirst)
-		return
+		return nil
 	}
 	switch k {
 	case "space":
 		if g.toggle() {
 			g.move(1, m.rows)
+			return m.more()
 		}
 	case "v":
 		g.toggleRange()
@@ -121,6 +124,7 @@ func (m *deck) selectKey(k string) {
 		g.selectAll(m.pane().top().list.byFilter)
 		m.informSelected()
 	}
+	return nil
 }
 
 // informSelected shows how many rows are selected.

@@ -2,9 +2,11 @@ package tui
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -168,5 +170,60 @@ func TestRowsOfAnOldListAreMarked(t *testing.T) {
 		c.rest(2 * time.Minute)
 		c.press("p", "6")
 		c.sees("last read in full at", "┊")
+	})
+}
+
+// Every key that moves the cursor reads further rows, and so does a click: else the last loaded row
+// would be the last one for space and n.
+func TestEveryMoveReadsFurtherRows(t *testing.T) {
+	for name, move := range map[string]func(c *console){
+		"j":     func(c *console) { c.press("j") },
+		"space": func(c *console) { c.press("space") },
+		"n":     func(c *console) { c.press("n") },
+		"click": func(c *console) {
+			rows := strings.Split(c.screen(), "\n")
+			for y, row := range rows {
+				if strings.Contains(row, "90995") {
+					c.p.Send(tea.MouseClickMsg{X: 5, Y: y, Button: tea.MouseLeft})
+					c.rest(100 * time.Millisecond)
+					return
+				}
+			}
+			t.Fatal(rows)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore()
+			run(t, setup{store: s, w: 120, h: 24}, func(c *console) {
+				further := func() (n int) {
+					for _, q := range s.listed() {
+						if q.After != "" {
+							n++
+						}
+					}
+					return n
+				}
+				c.press("5", "enter", "/")
+				c.typing("age>1h")
+				c.press("enter")
+				require.Zero(t, further())
+				move(c)
+				require.Equal(t, 1, further())
+			})
+		})
+	}
+}
+
+// While further matches are read, n does not begin again with the first one.
+func TestTheNextMatchIsBeingRead(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 24}, func(c *console) {
+		c.press("5", "enter", "/")
+		c.typing("age>1h")
+		c.press("enter")
+		s.set(func(s *fakeStore) { s.stuck = queue.ListDeadLetters })
+		c.press("G", "n")
+		c.sees("more rows are being read")
+		c.model(func(m *root) { require.NotZero(t, m.pane().top().grid.cursor) })
 	})
 }

@@ -13,7 +13,7 @@ import (
 // mouse handles the wheel and clicks. They move the cursor and never start an
 // action.
 func (m *root) mouse(msg tea.MouseMsg) tea.Cmd {
-	if len(m.over) > 0 || m.line.open() {
+	if len(m.over) > 0 || m.line.open() || m.tooSmall() {
 		return nil
 	}
 	switch e := msg.(type) {
@@ -34,6 +34,7 @@ func (m *root) mouse(msg tea.MouseMsg) tea.Cmd {
 		y := e.Y - screen.Body.Y - len(at.above(m.size.W))
 		if i, ok := l.grid.view().RowAt(at.env, at.tableSize(m.body()), y); ok {
 			l.grid.place(i, m.rows)
+			return m.more()
 		}
 	}
 	return nil
