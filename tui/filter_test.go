@@ -3,6 +3,7 @@ package tui
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -94,4 +95,38 @@ func TestAllThatMatchIsOnlyWhereActionsTakeIt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// esc in a filter that is being typed leaves the cursor on the row, and the page at the lines, where
+// they were: else the next key would act on another row.
+func TestEscInAFilterGoesBack(t *testing.T) {
+	for _, keys := range [][]string{{"4"}, {"6"}, {"7"}, {"8"}, {"g", "f"}, {"g", "l"}} {
+		run(t, setup{w: 120, h: 40}, func(c *console) {
+			c.press(keys...)
+			c.press("j", "j")
+			subject := func() (id string) {
+				c.model(func(m *root) { id = m.scene().subject() })
+				return id
+			}
+			was := subject()
+			require.NotEmpty(t, was, keys)
+			c.press("/")
+			c.typing("zzzz")
+			c.press("esc")
+			c.rest(time.Second)
+			require.Equal(t, was, subject(), keys)
+		})
+	}
+	run(t, setup{w: 80, h: 20}, func(c *console) {
+		c.press("5", "enter", "enter", "j")
+		offset := func() (n int) {
+			c.model(func(m *root) { n = m.pane().top().offset })
+			return n
+		}
+		c.press("/")
+		c.typing("payload")
+		require.Greater(t, offset(), 1)
+		c.press("esc")
+		require.Equal(t, 1, offset())
+	})
 }

@@ -25,7 +25,17 @@ func (m *root) openFilter() {
 		in.SetValue(in.Value() + " ")
 		in.CursorEnd()
 	}
-	m.line = prompt{kind: promptFilter, input: in, was: was, row: l.grid.at, history: m.line.history}
+	m.line = prompt{kind: promptFilter, input: in, was: was, row: l.grid.at, offset: l.offset, history: m.line.history}
+}
+
+// returnTo puts the cursor on the row, or scrolls the page to the line, where it was before the filter was typed.
+func (m *root) returnTo(row string, offset int) {
+	switch l := m.pane().top(); {
+	case l.page != nil:
+		l.scrollTo(offset, m.pageRows(l))
+	case row != "" && !l.grid.jump(row, m.rows) && l.list.queried() && !l.list.read: // the row comes with the read
+		l.grid.at = row
+	}
 }
 
 // filtersLive reports whether the open level applies its filter at every key
@@ -44,9 +54,11 @@ func (m *root) typed(msg tea.Msg) tea.Cmd {
 	}
 	switch s {
 	case "esc":
-		was := m.line.was
+		p := m.line
 		m.line.close()
-		return m.setFilter(was)
+		cmd := m.setFilter(p.was)
+		m.returnTo(p.row, p.offset)
+		return cmd
 	case "enter":
 		text := m.line.input.Value()
 		if !m.checkFilter(text) {

@@ -59,6 +59,7 @@ const (
 // can mark where an error is.
 type prompt struct {
 	row     string // id under the cursor when / was pressed
+	offset  int    // the first visible line of the page when / was pressed
 	kind    promptKind
 	input   textinput.Model
 	was     string // the filter before / was pressed, which esc restores
