@@ -292,7 +292,7 @@ func (m *deck) position() string {
 			parts = append(parts, "read at "+m.env().Clock(l.list.asOf))
 		}
 		if g := l.grid; g.sort < len(g.src.Sorts) && len(g.src.Sorts) > 1 {
-			parts = append(parts, g.src.Sorts[g.sort].Name)
+			parts = append(parts, g.src.Sorts[g.sort].Name+queue.Choose(g.src.Sorts[g.sort].Less != nil && l.list.partly(), ", of the loaded rows", ""))
 		}
 		if l.grid.text != "" {
 			parts = append(parts, "filter "+l.grid.text)

@@ -130,3 +130,18 @@ func TestEscInAFilterGoesBack(t *testing.T) {
 		require.Equal(t, 1, offset())
 	})
 }
+
+// The order of a list of which only a part is loaded says so: its first row need not be the first of
+// all.
+func TestOrderOfAPartOfTheRows(t *testing.T) {
+	run(t, setup{w: 120, h: 24}, func(c *console) {
+		c.press("5", "enter")
+		c.seesNot("of the loaded rows")
+		c.press("o", "2")
+		c.sees("failed, oldest first, of the loaded rows")
+		c.press("o", "1")
+		c.seesNot("of the loaded rows")
+		c.press("7", "o", "2") // all of these are loaded
+		c.seesNot("of the loaded rows")
+	})
+}

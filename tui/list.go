@@ -101,6 +101,11 @@ func (l *list) complete() bool {
 	return l.read && l.reading == 0 && l.err == nil && p.Next == "" && !p.TotalBound && int64(l.rows()) >= p.Total && (l.truncated == nil || !l.truncated(p))
 }
 
+// partly reports whether only a part of the rows that Page.Total counts is loaded.
+func (l *list) partly() bool {
+	return l.count != nil && (l.page.Next != "" || l.page.TotalBound || int64(l.rows()) < l.page.Total)
+}
+
 // loaded returns rows, but an empty slice instead of nil once the list was
 // read. For the functions of package views, nil means "not read yet".
 func loaded[T any](l *level, rows []T) []T {
