@@ -83,7 +83,11 @@ func (m *deck) nextMatch() tea.Cmd {
 	l := m.pane().top()
 	switch {
 	case l.page != nil && l.find != "":
-		m.findFrom(l, l.offset+1)
+		from := l.offset + 1
+		if l.found >= l.offset && l.found < l.offset+m.pageRows(l) { // visible, perhaps not as the first line
+			from = l.found + 1
+		}
+		m.findFrom(l, from)
 	case l.page != nil || l.grid.text == "":
 		m.warn("no search text is set; / sets one")
 	case l.grid.cursor == len(l.grid.order)-1 && l.list.page.Next != "":
@@ -103,6 +107,7 @@ func (m *deck) findFrom(l *level, from int) {
 	for d := range lines {
 		i := (from + d) % len(lines)
 		if l.built.Has(i, l.find) {
+			l.found = i
 			l.scrollTo(i, m.pageRows(l))
 			return
 		}

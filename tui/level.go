@@ -27,6 +27,7 @@ type level struct {
 	page     page
 	offset   int
 	find     string
+	found    int // the line with the search text that was found last
 	built    views.Page
 	revision int // shell.revision when the lines were built; 0: never built
 

@@ -103,3 +103,25 @@ func TestScrollingSkipsNoLine(t *testing.T) {
 		}
 	}
 }
+
+// Key n goes on from the line that it found last, also where the page cannot scroll to it.
+func TestNextMatchAtTheEndOfAPage(t *testing.T) {
+	m := newStill(newStore(), nil, Options{Actor: "anna"})
+	m.keys("3", "enter")
+	l := m.pane().top()
+	l.built = views.Page{}
+	for i := range 60 {
+		l.built.Lines = append(l.built.Lines, queue.Choose(i == 5 || i == 50 || i == 55, "needle", "hay"))
+	}
+	end := 60 - m.pageRows(l)
+	require.Less(t, end, 50)
+	m.setFilter("needle")
+	require.Equal(t, 5, l.offset)
+	for _, want := range []int{end, end, 5, end} {
+		m.nextMatch()
+		require.Equal(t, want, l.offset)
+	}
+	m.moveTo(0)
+	m.nextMatch()
+	require.Equal(t, 5, l.offset, "the next line below the first one that is visible")
+}
