@@ -137,9 +137,8 @@ func (m *deck) settle() {
 		m.settlePage(l)
 	default:
 		l.grid.refresh(l.table.rows(m.scene()), m.env())
-		// Before the first read the table is empty, which does not mean that
-		// the selected rows are gone.
-		if !l.list.queried() || l.list.read {
+		// Rows that were not read, or could not be, are not gone.
+		if !l.grid.src.Unread {
 			m.pruneSelection(l)
 		}
 		l.grid.scroll(m.rows())

@@ -88,3 +88,28 @@ func TestAVanishedRowDoesNotComeBackIntoTheRange(t *testing.T) {
 		c.sees("3 selected, 39 of")
 	})
 }
+
+// Rows are not gone because the login may not read them for a while: they stay selected, and are when
+// it may again.
+func TestRowsThatCannotBeReadStaySelected(t *testing.T) {
+	for _, keys := range [][]string{{"5", "space", "space"}, {"8", "G", "space"}} {
+		run(t, setup{w: 120, h: 40}, func(c *console) {
+			selected := func() (ids []string) {
+				c.model(func(m *root) { ids = m.pane().top().grid.selectedIDs() })
+				return ids
+			}
+			c.press(keys...)
+			was, full := selected(), c.store.snap
+			require.NotEmpty(t, was)
+			c.store.set(func(s *fakeStore) { // as pgclient answers
+				s.snap = queue.Snapshot{TakenAt: full.TakenAt, Server: full.Server, Missing: map[string]queue.Text{"all": queue.Clean("this login needs queue_viewer")}}
+			})
+			c.rest(3 * time.Second)
+			c.sees("needs queue_viewer")
+			c.seesNot("selected row is gone", "selected rows are gone")
+			c.store.set(func(s *fakeStore) { s.snap = full })
+			c.rest(3 * time.Second)
+			require.Equal(t, was, selected())
+		})
+	}
+}
