@@ -30,7 +30,8 @@ type dialog struct {
 	serial int
 	action queue.Action
 	req    queue.Request
-	asked  *queue.Request // what was planned last, and is planned again after a refusal; nil = req is planned next
+	given  map[string]string // the arguments that the request had before the form was filled in
+	asked  *queue.Request    // what was planned last, and is planned again after a refusal; nil = req is planned next
 	stage  stage
 	form   []*field
 	typed  []*field // what the operator must type in the preview to confirm: the count, the name of the production database
@@ -51,7 +52,7 @@ type dialog struct {
 }
 
 func newDialog(serial int, a queue.Action, req queue.Request, now time.Time, args []queue.Arg) *dialog {
-	d := &dialog{serial: serial, action: a, req: req, gate: newKeyGate(now), stage: stagePlanning}
+	d := &dialog{serial: serial, action: a, req: req, given: req.Args, gate: newKeyGate(now), stage: stagePlanning}
 	for _, arg := range args {
 		d.form = append(d.form, newField(arg))
 	}
@@ -111,15 +112,31 @@ func (d *dialog) buttons() []string {
 		if m := d.plan.Match; m != nil {
 			b = append(b, "All "+matchCount(m)+" that match")
 		}
+		if !d.acts() && len(d.form) > 0 {
+			b = append(b, editForm)
+		}
 		return b
 	case stageDone:
+		b := []string{"Close"}
 		if d.failed() {
-			return []string{"Close", "Preview again"}
+			b = append(b, "Preview again")
 		}
-		return []string{"Close"}
+		if d.failed() && !d.unsure() && len(d.form) > 0 {
+			b = append(b, editForm)
+		}
+		return b
 	default: // planning and applying have no buttons
 		return nil
 	}
+}
+
+// editForm is the button that goes back to the form, with what was typed in it: a plan may refuse one of
+// several values.
+const editForm = "Edit the form"
+
+// edit goes back to the form.
+func (d *dialog) edit() {
+	d.req.Args, d.stage, d.focus, d.offset = d.given, stageForm, 0, 0
 }
 
 // acts reports whether the preview has something to confirm.
@@ -227,6 +244,10 @@ func (d *dialog) press() (overlay, effect) {
 		if d.focus == n {
 			return nil, nil
 		}
+		if d.buttons()[d.focus-n] == editForm {
+			d.edit()
+			return d, nil
+		}
 		if !d.acts() || d.focus == n+2 {
 			d.widen()
 			return d, effPlan{d}
@@ -237,6 +258,10 @@ func (d *dialog) press() (overlay, effect) {
 		d.stage = stageApplying
 		return d, effApply{d}
 	case stageDone:
+		if d.focus == n+2 {
+			d.edit()
+			return d, nil
+		}
 		if d.focus == n+1 {
 			if d.unsure() {
 				d.before = append(d.before, d.outcome()...)

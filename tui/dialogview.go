@@ -86,7 +86,8 @@ func (d *dialog) viewPreview(v *views.Dialog) {
 		v.Error = p.Refused
 	case p.Count == 0:
 		v.Error = "nothing would change"
-	default:
+	}
+	if len(v.Buttons) > 1 {
 		v.Hint = "tab moves to the other " + queue.Choose(len(v.Buttons) > 2, "buttons", "button") + ", enter presses it; esc changes nothing"
 	}
 }

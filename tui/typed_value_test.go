@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,4 +53,48 @@ func TestNoFormOpensWithAValueThatItLacks(t *testing.T) {
 		}
 	}
 	require.Greater(t, tried, 4)
+}
+
+// Where a plan is refused, or cannot be made, the form opens again with what was typed: one of many
+// values may be wrong. A preview that can be confirmed has no such button.
+func TestARefusedFormIsEdited(t *testing.T) {
+	for name, refuse := range map[string]func(r queue.Request) (queue.Plan, error){
+		"refused": func(r queue.Request) (queue.Plan, error) {
+			return queue.Plan{Request: r, Refused: "there is no login or role r1"}, nil
+		},
+		"an error": func(queue.Request) (queue.Plan, error) {
+			return queue.Plan{}, queue.NewError(queue.KindFailed, "there is no login or role r1", "", "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore()
+			s.plan = refuse
+			run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+				c.press("4", "N")
+				c.typing("exec9")
+				c.press("enter")
+				c.typing("r1")
+				c.press("enter", "enter", "enter", "enter", "enter")
+				c.rest(quiet)
+				c.sees("there is no login or role r1", editForm)
+				c.model(func(m *root) {
+					d := m.over[0].(*dialog)
+					d.focus = slices.Index(d.buttons(), editForm)
+				})
+				c.press("enter")
+				c.sees("exec9", "r1")
+				c.press("enter") // from the first input to the next
+				c.typing("x")
+				s.set(func(s *fakeStore) { s.plan = nil })
+				c.press("enter", "enter", "enter", "enter", "enter")
+				c.rest(quiet)
+				require.Len(t, s.asked(), 2)
+				was, is := s.asked()[0], s.asked()[1]
+				require.Equal(t, "r1", was.Args["owner-role"])
+				was.Args["owner-role"] = "r1x"
+				require.Equal(t, was, is, "all else is as it was typed")
+				c.seesNot(editForm)
+			})
+		})
+	}
 }
