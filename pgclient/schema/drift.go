@@ -60,18 +60,39 @@ WHERE c.relnamespace = 'public'::regnamespace AND COALESCE(p.relname, c.relname)
 	AND NOT g.tgisinternal AND g.tgparentid = 0 AND format('%s on %s', g.tgname, c.relname) <> ALL ($3::text[])
 	AND NOT (c.relispartition AND g.tgname = format('trg_%s_no_truncate', c.relname)::name)`
 
-// leavesSQL finds partitions that were detached, are UNLOGGED, lost their trigger against TRUNCATE, or
+// leavesSQL finds partitions that were detached, that have a name or bounds which
+// fn_queue_partitions_ensure does not give, are UNLOGGED, lost their trigger against TRUNCATE, or
 // refuse rows that their table accepts: by a constraint, a NOT NULL or a unique index that only the
-// partition has. $1 are the names of tables.
+// partition has. $1 are the names of tables. The step of each table is in queue_partitioned too, which not
+// every login may read.
 const leavesSQL = `
-WITH p AS (SELECT c.oid, c.relname AS name, c.relowner FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'p' AND c.relname = ANY ($1::text[])),
-leaf AS MATERIALIZED (SELECT c.oid, c.relname AS name, c.relispartition, c.relpersistence, p.name AS parent, p.oid AS table_oid, substring(c.relname, length(p.name) + 2) AS part
+WITH p AS (SELECT c.oid, c.relname AS name, c.relowner, s.step, CASE s.step WHEN '1 day' THEN 'YYYY_MM_DD' ELSE 'YYYY_MM' END AS form
+	FROM pg_class c CROSS JOIN LATERAL (SELECT CASE c.relname WHEN 'event_outbox' THEN '1 month' ELSE '1 day' END AS step) s
+	WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'p' AND c.relname = ANY ($1::text[])),
+leaf AS MATERIALIZED (SELECT c.oid, c.relname AS name, c.relispartition, c.relpersistence, p.name AS parent, p.oid AS table_oid, p.step, n.part, a.at
 	FROM p JOIN pg_class c ON c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND c.relowner = p.relowner AND starts_with(c.relname, p.name || '_')
-	WHERE substring(c.relname, length(p.name) + 2) ~ '^(default|[0-9]{4}_[0-9]{2}(_[0-9]{2})?)$')
+	CROSS JOIN LATERAL (SELECT substring(c.relname, length(p.name) + 2)) n (part)
+	-- a part that is no date, as of 2026_13_45, is another one than its text
+	CROSS JOIN LATERAL (SELECT CASE WHEN n.part ~ '^[0-9]{4}_(0[1-9]|1[0-2])(_[0-9]{2})?$'
+		THEN to_date(left(n.part, 7), 'YYYY_MM') + COALESCE(NULLIF(substring(n.part, 9), ''), '1')::int - 1 END) a (at)
+	WHERE n.part IN ('default', to_char(a.at, p.form))),
+other AS MATERIALIZED (SELECT c.relname AS name, format('%s.%I', c.relnamespace::regnamespace, c.relname) AS full_name, p.name AS parent, pg_get_expr(c.relpartbound, c.oid) AS bound, p.name || to_char(b.since AT TIME ZONE 'UTC', '"_"' || p.form) AS proper,
+		CASE WHEN c.relnamespace = 'public'::regnamespace AND b.since BETWEEN '0001-01-01 00:00Z' AND '9999-12-01 00:00Z' THEN (b.since AT TIME ZONE 'UTC' + p.step::interval) AT TIME ZONE 'UTC' = b.until
+			AND date_trunc(substring(p.step, 3), b.since AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' = b.since END AS whole
+	FROM p JOIN pg_inherits i ON i.inhparent = p.oid JOIN pg_class c ON c.oid = i.inhrelid AND c.relowner = p.relowner
+	CROSS JOIN LATERAL regexp_match(pg_get_expr(c.relpartbound, c.oid), '^FOR VALUES FROM \(''([^'']+)''\) TO \(''([^'']+)''\)$') AS m (range)
+	CROSS JOIN LATERAL (SELECT m.range[1]::timestamptz, m.range[2]::timestamptz) b (since, until)
+	WHERE c.relname <> p.name || '_default')
+SELECT format('table %s', o.name), format('is a partition of %s that qtop did not make (%s): retention keeps it, and none is made for its time%s', o.parent, o.bound,
+		CASE WHEN f.fits THEN '' ELSE '; detached, its rows are not seen' END),
+	CASE WHEN f.fits THEN format('ALTER TABLE %s RENAME TO %I', o.full_name, o.proper) ELSE format('ALTER TABLE public.%I DETACH PARTITION %s', o.parent, o.full_name) END
+FROM other o CROSS JOIN LATERAL (SELECT COALESCE(o.whole AND to_regclass('public.' || quote_ident(o.proper)) IS NULL, false)) f (fits)
+WHERE NOT COALESCE(o.whole AND o.name = o.proper, false)
+UNION ALL
 SELECT format('table %s', l.name), format('is no partition of %s: its rows are not seen', l.parent),
 	format('ALTER TABLE public.%I ATTACH PARTITION public.%I %s', l.parent, l.name, CASE WHEN l.part = 'default' THEN 'DEFAULT' ELSE
-		format('FOR VALUES FROM (%L) TO (%L)', to_char(b.at, 'YYYY-MM-DD') || ' 00:00:00+00', to_char(b.at + CASE WHEN length(l.part) > 7 THEN interval '1 day' ELSE interval '1 month' END, 'YYYY-MM-DD') || ' 00:00:00+00') END)
-FROM leaf l CROSS JOIN LATERAL (SELECT CASE WHEN l.part <> 'default' THEN to_date(l.part, 'YYYY_MM_DD') END AS at) b WHERE NOT l.relispartition
+		format('FOR VALUES FROM (%L) TO (%L)', to_char(l.at, 'YYYY-MM-DD') || ' 00:00:00+00', to_char(l.at + l.step::interval, 'YYYY-MM-DD') || ' 00:00:00+00') END)
+FROM leaf l WHERE NOT l.relispartition
 UNION ALL
 SELECT format('table %s', l.name), 'is UNLOGGED: a crash of the server empties it', format('ALTER TABLE public.%I SET LOGGED', l.name) FROM leaf l WHERE l.relpersistence = 'u'
 UNION ALL

@@ -1,6 +1,7 @@
 package schema_test
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -172,6 +173,49 @@ func TestDriftOfEverySort(t *testing.T) {
 	found := differences(t, conn)
 	require.Equal(t, "enum webhook_job_status", found[0].Object)
 	repair(t, c.db, conn, found[0])
+	require.Empty(t, differences(t, conn))
+}
+
+// A table that is named almost as a partition is none, and a partition with another name or other
+// bounds than qtop gives is said.
+func TestPartitionsMadeByHand(t *testing.T) {
+	c := newCore(t)
+	conn := c.db.Conn(t, "")
+	c.exec("SET ROLE queue_owner")
+	for _, name := range []string{"job_history_2026_13_45", "job_history_2026_00_01", "job_history_2026_02_30", "job_history_0000_01_01", "job_history_2026_01", "event_outbox_2026_13", "event_outbox_2026_01_01"} {
+		c.exec("CREATE TABLE public." + name + " ()")
+	}
+	require.Empty(t, differences(t, conn))
+	for _, made := range []struct{ name, of, bounds, remedy string }{
+		{"job_history_2001_02", "job_history", "FROM ('2001-02-01 00:00Z') TO ('2001-03-01 00:00Z')", "DETACH PARTITION public.job_history_2001_02"},
+		{"job_history_2001_03_01", "job_history", "FROM ('2001-03-02 00:00Z') TO ('2001-03-03 00:00Z')", "RENAME TO job_history_2001_03_02"},
+		{"mine", "job_history", "FROM ('2001-03-04 00:00Z') TO ('2001-03-05 00:00Z')", "RENAME TO job_history_2001_03_04"},
+		{"job_history_2001_03_06", "job_history", "FROM ('2001-03-06 06:00Z') TO ('2001-03-07 06:00Z')", "DETACH PARTITION public.job_history_2001_03_06"},
+		{"job_history_early", "job_history", "FROM (MINVALUE) TO ('-infinity')", "DETACH PARTITION public.job_history_early"},
+		{"job_history_late", "job_history", "FROM ('294276-12-31 00:00Z') TO ('infinity')", "DETACH PARTITION public.job_history_late"},
+		{"event_outbox_2001_02_01", "event_outbox", "FROM ('2001-02-01 00:00Z') TO ('2001-02-02 00:00Z')", "DETACH PARTITION public.event_outbox_2001_02_01"},
+		{"events of 2001", "event_outbox", "FROM ('2001-03-01 00:00Z') TO ('2001-04-01 00:00Z')", "RENAME TO event_outbox_2001_03"},
+	} {
+		c.exec(fmt.Sprintf("CREATE TABLE public.%q PARTITION OF public.%s FOR VALUES %s", made.name, made.of, made.bounds))
+		found := differences(t, conn)
+		require.Equal(t, "table "+made.name, found[0].Object)
+		require.Contains(t, found[0].Why, "is a partition of "+made.of+" that qtop did not make (FOR VALUES FROM (")
+		require.True(t, strings.HasSuffix(found[0].Remedy, " "+made.remedy), found[0].Remedy)
+		for range 3 { // what has the name of a partition now needs its bounds and its guard
+			for _, d := range found {
+				if !strings.Contains(d.Object, made.name+"_no_truncate") || !strings.Contains(made.remedy, "RENAME") {
+					repair(t, c.db, conn, d)
+				}
+			}
+			found = differences(t, conn)
+		}
+		require.Empty(t, found)
+	}
+	c.exec("ALTER TABLE public.job_history DETACH PARTITION public.job_history_2001_03_02; ALTER TABLE public.event_outbox DETACH PARTITION public.event_outbox_2001_03")
+	for _, found := range differences(t, conn) {
+		require.Contains(t, found.Why, "is no partition of")
+		repair(t, c.db, conn, found)
+	}
 	require.Empty(t, differences(t, conn))
 }
 
