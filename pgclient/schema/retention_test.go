@@ -73,14 +73,19 @@ func TestRetentionOfSamples(t *testing.T) {
 	require.Equal(t, "-1", c.ages("queue_metric_sample"))
 }
 
-// A partition that somebody attached under another name is kept and does not end the sweep, whatever
-// date its name seems to have.
+// A partition that somebody attached under another name, or for another time than its name has, is kept
+// and does not end the sweep.
 func TestRetentionKeepsPartitionsOfOtherNames(t *testing.T) {
 	c := newCore(t)
+	c.exec(get[string](c, `SELECT format('CREATE TABLE public.queue_metric_sample_2001_05_01 PARTITION OF public.queue_metric_sample FOR VALUES FROM (%L) TO (%L)',
+		'2001-05-01 00:00Z', now() - interval '10 days')`))
+	require.Empty(t, c.sweep()["dropped"])
+	c.exec("DROP TABLE public.queue_metric_sample_2001_05_01")
 	c.leaves(31)
 	for i, name := range []string{"queue_metric_sample_old_2001_01_01", "queue_metric_sample_2001_02", "old_2001_03_01"} {
 		c.exec(fmt.Sprintf("CREATE TABLE public.%s PARTITION OF public.queue_metric_sample FOR VALUES FROM ('2001-0%d-01 00:00Z') TO ('2001-0%d-01 00:00Z')", name, i+1, i+2))
 	}
+	c.exec("CREATE TABLE public.queue_metric_sample_2001_04_01 PARTITION OF public.queue_metric_sample FOR VALUES FROM ('2101-04-01 00:00Z') TO ('2101-04-02 00:00Z')")
 	got := c.sweep()
 	require.Len(t, got["dropped"], 1)
 	require.Empty(t, got["kept"])

@@ -131,9 +131,10 @@ CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_no_delete BEFORE DELETE ON pu
   FOR EACH ROW EXECUTE FUNCTION public.fn_queue_letter_kept();
 
 -- fn_queue_leaves_before(parent, time) → the leaves of a partitioned table that end before the time, oldest first. A
--- partition that is not named as fn_queue_partitions_ensure names leaves is none of them. Internal.
+-- partition with another name or other bounds than fn_queue_partitions_ensure gives is none of them. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_leaves_before(p_parent text, p_before timestamptz) RETURNS text[]
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+SET timezone = 'UTC' SET datestyle = 'ISO, MDY' AS $fn$ -- the bounds are compared as text
 BEGIN
   RETURN ARRAY(
     SELECT c.relname::text FROM public.queue_partitioned p
@@ -143,6 +144,9 @@ BEGIN
       AND c.relname ~ ('^' || p.parent || '_[0-9]{4}(_[0-9]{2})' || CASE p.step WHEN 'day' THEN '{2}$' ELSE '{1}$' END)
       AND c.relname < p.parent || to_char(date_trunc(p.step, p_before AT TIME ZONE 'UTC'),
         CASE p.step WHEN 'day' THEN '_YYYY_MM_DD' ELSE '_YYYY_MM' END) COLLATE "C"
+      AND starts_with(pg_get_expr(c.relpartbound, c.oid), format('FOR VALUES FROM (''%s 00:00:00+00'') TO (',
+        rpad(replace(substring(c.relname, length(p.parent) + 2), '_', '-'), 10, '-01')))
+      AND substring(pg_get_expr(c.relpartbound, c.oid), ' TO [(]''([^'']+)''[)]$')::timestamptz <= p_before
     ORDER BY c.relname);
 END
 $fn$;
