@@ -125,15 +125,19 @@ type planned struct {
 // inList matches a comparison with each value of a list that the plan receives as a parameter.
 var inList = regexp.MustCompile(`(= ANY|<> ALL) \((COALESCE\()?\$`)
 
+// object matches a jsonb object that has the values of a list; in queries it has the name "of".
+var object = regexp.MustCompile(`\.of\b`)
+
 // rows returns how many rows the node and those below it returned or discarded. A row that is
-// compared with each value of a list, which has list values, counts once per value; so does each run
-// of an index scan that looks up the values of a list.
+// compared with each value of a list, which has list values, counts once per value; so does a row that
+// carries the object of a list, and each run of an index scan that looks up the values of a list.
 func (p planned) rows(list float64) float64 {
 	lists := func(conditions ...string) float64 {
 		return list * float64(len(inList.FindAllString(strings.Join(conditions, " "), -1)))
 	}
 	rows := p.Loops * (p.Rows + p.Filtered + p.Unjoined)
-	n := rows*(1+lists(p.Filter, p.Join)+lists(p.Output...)) + p.Loops*lists(p.Index)
+	carried := list * float64(len(object.FindAllString(strings.Join(p.Output, " "), -1)))
+	n := rows*(1+lists(p.Filter, p.Join)+lists(p.Output...)+carried) + p.Loops*lists(p.Index)
 	for _, q := range p.Plans {
 		n += q.rows(list)
 	}

@@ -5,7 +5,8 @@
 -- jobs or leases of a list by = ANY alone, or look up each row (LATERAL with OFFSET 0, which the planner does not turn
 -- into another join). A join by id and = ANY together, or a second list that is compared row by row, would take the
 -- square of the length of the list. A second list is therefore hashed: IN (SELECT unnest(…)), within OR, CASE or
--- IS TRUE, so that it does not become a join. Values that belong to the ids of a list are looked up in a jsonb object.
+-- IS TRUE, so that it does not become a join. Values that belong to the ids of a list are looked up in a jsonb object,
+-- which no row carries (a scalar subselect reads it): a row that is joined, sorted or updated copies what it carries.
 -- A leased job is changed only while the row of its lease is locked. Jobs without a lease are locked in the order of
 -- job_id, or skipped.
 

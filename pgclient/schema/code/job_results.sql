@@ -161,13 +161,12 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
   WITH given AS MATERIALIZED ( -- by id: see job_claim.sql
-    SELECT jsonb_object_agg(g.id, jsonb_build_array(g.new_status, g.code, g.error)) AS of
-    FROM unnest(p_job_ids, p_statuses, p_codes, p_errors) AS g (id, new_status, code, error)
+    SELECT jsonb_object_agg(g.id, g.n) AS of FROM unnest(p_job_ids) WITH ORDINALITY AS g (id, n)
   ), gone AS (
     DELETE FROM public.job_queue q WHERE q.job_id = ANY (p_job_ids) RETURNING q.*
   ), deleted AS (
-    SELECT q.*, r.g ->> 0 AS new_status, r.g ->> 1 AS code, r.g ->> 2 AS error
-    FROM gone q CROSS JOIN given i CROSS JOIN LATERAL (SELECT i.of -> q.job_id::text AS g OFFSET 0) r
+    SELECT q.*, p_statuses[r.n] AS new_status, p_codes[r.n] AS code, p_errors[r.n] AS error
+    FROM gone q CROSS JOIN LATERAL (SELECT ((SELECT i.of FROM given i) ->> q.job_id::text)::int AS n OFFSET 0) r
   ), dead AS (
     INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, executor, attempts, failure_code, last_error,
       payload,
@@ -213,8 +212,8 @@ BEGIN
   WITH given AS MATERIALIZED ( -- by token: see job_claim.sql
     SELECT jsonb_object_agg(d.t, d.n) AS of FROM (SELECT t, count(*) AS n FROM unnest(p_lease_tokens) t GROUP BY 1) d
   )
-  UPDATE public.job_lease l SET live = l.live - (i.of ->> l.lease_token::text)::int
-  FROM given i WHERE l.lease_token = ANY (p_lease_tokens);
+  UPDATE public.job_lease l SET live = l.live - ((SELECT i.of FROM given i) ->> l.lease_token::text)::int
+  WHERE l.lease_token = ANY (p_lease_tokens);
   DELETE FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) AND l.live = 0;
 END $$;
 COMMENT ON FUNCTION public.fn_job_lease_less IS
@@ -271,17 +270,16 @@ BEGIN
     ORDER BY g.id) x;
 
   WITH given AS MATERIALIZED ( -- by id: see job_claim.sql
-    SELECT array_agg(g.id) AS ids, jsonb_object_agg(g.id, jsonb_build_array(g.code, g.error, g.wait)) AS of
-    FROM unnest(v_ids, v_statuses, v_codes, v_errors, v_waits) AS g (id, new_status, code, error, wait)
-    WHERE g.new_status = 'retry_waiting'
+    SELECT array_agg(g.id) AS ids, jsonb_object_agg(g.id, g.n) AS of
+    FROM unnest(v_ids, v_statuses) WITH ORDINALITY AS g (id, new_status, n) WHERE g.new_status = 'retry_waiting'
   )
   UPDATE public.job_queue q SET status = 'retry_waiting', lease_owner = NULL, lease_until = NULL, lease_token = NULL,
     attempts = q.attempts + 1, prior_token = q.lease_token, prior_result = 'failed',
-    failure_code = i.of -> q.job_id::text ->> 0, last_error = i.of -> q.job_id::text ->> 1,
     first_failed_at = COALESCE(q.first_failed_at, now()), updated_at = now(),
-    ready = (i.of -> q.job_id::text ->> 2)::interval = interval '0',
-    process_after = clock_timestamp() + (i.of -> q.job_id::text ->> 2)::interval
-  FROM given i WHERE q.job_id = ANY (ARRAY(SELECT unnest(d.ids) FROM given d));
+    (failure_code, last_error, ready, process_after) = (
+      SELECT v_codes[r.n], v_errors[r.n], v_waits[r.n] = interval '0', clock_timestamp() + v_waits[r.n]
+      FROM (SELECT ((SELECT i.of FROM given i) ->> q.job_id::text)::int AS n OFFSET 0) r)
+  WHERE q.job_id = ANY (ARRAY(SELECT unnest(d.ids) FROM given d));
   PERFORM public.fn_job_bury(array_agg(g.id), array_agg(g.new_status), array_agg(g.code), array_agg(g.error), 0)
   FROM unnest(v_ids, v_statuses, v_codes, v_errors) AS g (id, new_status, code, error)
   WHERE g.new_status <> 'retry_waiting' HAVING count(*) > 0;

@@ -643,9 +643,9 @@ BEGIN
   )
   SELECT count(*) FILTER (WHERE NOT t.over), count(*) FILTER (WHERE t.over), jsonb_agg(jsonb_build_object(
     'outcome', CASE WHEN t.over THEN 'failed' ELSE 'reset' END, 'saga_id', t.saga_id,
-    'job_id', t.id, 'error_code', t.error_code, 'lease_expiration', h.of -> t.id::text -> 0,
-    'worker_id', h.of -> t.id::text -> 1) ORDER BY t.id)
-  INTO v_reset, v_failed, v_log FROM held h CROSS JOIN taken t;
+    'job_id', t.id, 'error_code', t.error_code, 'lease_expiration', t.was -> 0, 'worker_id', t.was -> 1) ORDER BY t.id)
+  INTO v_reset, v_failed, v_log
+  FROM (SELECT x.*, (SELECT h.of FROM held h) -> x.id::text AS was FROM taken x OFFSET 0) t;
   RETURN jsonb_build_object('reset', v_reset, 'failed', v_failed)
     || CASE WHEN v_log IS NULL THEN '{}'::jsonb ELSE jsonb_build_object('log', v_log) END;
 END $$;
