@@ -56,6 +56,10 @@ func TestLongListsOfJobs(t *testing.T) {
 	fail := func(permanent string) string {
 		return "SELECT count(*) FROM public.fn_job_fail(" + both + ", array_fill('X'::text, ARRAY[2000]), array_fill('failed'::text, ARRAY[2000]), array_fill(" + permanent + ", ARRAY[2000]))"
 	}
+	closed := func(ids string) string {
+		return "SELECT public.fn_job_dead_letter_resolve(" + ids + ", 'abandoned', 'x', 'ann'); SELECT public.fn_job_dead_letter_reopen(" + ids + ", 'ann', 'x'); " +
+			"SELECT public.fn_job_dead_letter_replay(" + ids + ", 'ann', 'x'); SELECT public.fn_job_dead_letter_replay_undo(" + ids + ", 'ann', 'x')"
+	}
 	for _, call := range []struct{ what, sql string }{
 		{"start", "SELECT count(*) FROM public.fn_job_start(" + both + ")"},
 		{"renew", "SELECT count(*) FROM public.fn_job_renew(" + both + ")"},
@@ -72,9 +76,8 @@ func TestLongListsOfJobs(t *testing.T) {
 		{"release leases by token", expired + "SELECT public.fn_job_lease_release(" + listed("token") + ", 'ann', 'x')"},
 		{"reap", expired + "SELECT public.fn_job_reap_expired(2000)"},
 		{"reap in parts", expired + "SELECT public.fn_step_job_reap(2000, " + listed("id::text") + ", '{}')"},
-		{"dead letters", "SELECT 1; " + fail("false") + "; SELECT public.fn_job_dead_letter_resolve(" + deadLetters + ", 'abandoned', 'x', 'ann'); " +
-			"SELECT public.fn_job_dead_letter_reopen(" + deadLetters + ", 'ann', 'x'); SELECT public.fn_job_dead_letter_replay(" + deadLetters + ", 'ann', 'x'); " +
-			"SELECT public.fn_job_dead_letter_replay_undo(" + deadLetters + ", 'ann', 'x')"},
+		{"dead letters", "SELECT 1; " + fail("false") + "; " + closed(deadLetters)},
+		{"dead letters that are younger than the plans", closed("ARRAY[gen_random_uuid()]") + "; " + fail("false") + "; " + closed(deadLetters)},
 	} {
 		if again, of, whole := strings.Cut(call.sql, "SELECT count(*)"); whole && again == "" {
 			call.sql += "; SELECT count(*)" + of // a repeated result is looked up in other ways
@@ -128,7 +131,17 @@ func TestLongListsOfDeliveries(t *testing.T) {
 	const undo = "SELECT public.fn_dead_letter_requeue_undo(%s, 'ann', 'x')"
 	linear(t, h.db, "undo of a requeue", fmt.Sprintf(undo, deadLetters))
 	h.exec(fmt.Sprintf(undo, deadLetters))
-	linear(t, h.db, "resolve", "SELECT public.fn_dead_letter_resolve("+deadLetters+", 'abandoned', 'x', 'ann'); SELECT public.fn_dead_letter_reopen("+deadLetters+", 'ann', 'x')")
+	closed := func(ids string) string {
+		return "SELECT public.fn_dead_letter_resolve(" + ids + ", 'abandoned', 'x', 'ann'); SELECT public.fn_dead_letter_reopen(" + ids + ", 'ann', 'x')"
+	}
+	linear(t, h.db, "resolve", closed(deadLetters))
+
+	j.unguarded("CREATE TABLE public.kept AS TABLE public.dead_letters; DELETE FROM public.dead_letter_requeues; DELETE FROM public.dead_letters")
+	all := func(ids string) string {
+		return closed(ids) + "; " + fmt.Sprintf(requeue, ids) + "; " + fmt.Sprintf(undo, ids)
+	}
+	linear(t, h.db, "dead letters that are younger than the plans", all("ARRAY[-1]")+"; SET LOCAL session_replication_role = replica; "+
+		"INSERT INTO public.dead_letters OVERRIDING SYSTEM VALUE TABLE public.kept; SET LOCAL session_replication_role = origin; "+all(deadLetters))
 }
 
 func TestLongListsOfEvents(t *testing.T) {
@@ -145,8 +158,23 @@ func TestLongListsOfEvents(t *testing.T) {
 		INSERT INTO public.queue_quarantine (step, target, code, error, next_try_at) SELECT 'event_route', id, 'XX000', 'x', now() FROM public.listed`)
 	c.exec("VACUUM ANALYZE")
 	deadLetters := listed("dead_letter")
-	linear(t, c.db, "replay", "SELECT public.fn_iu_route_dead_letter_replay("+deadLetters+", 'ann', 'x')")
-	linear(t, c.db, "resolve", "SELECT public.fn_iu_route_dead_letter_resolve("+deadLetters+", 'abandoned', 'x', 'ann'); SELECT public.fn_iu_route_dead_letter_reopen("+deadLetters+", 'ann', 'x')")
-	linear(t, c.db, "notifications", "SELECT public.fn_iu_notification_requeue("+listed("id")+", 'ann', 'x')")
+	replay := func(ids string) string {
+		return "SELECT public.fn_iu_route_dead_letter_replay(" + ids + ", 'ann', 'x')"
+	}
+	closed := func(ids string) string {
+		return "SELECT public.fn_iu_route_dead_letter_resolve(" + ids + ", 'abandoned', 'x', 'ann'); SELECT public.fn_iu_route_dead_letter_reopen(" + ids + ", 'ann', 'x')"
+	}
+	requeue := func(ids string) string { return "SELECT public.fn_iu_notification_requeue(" + ids + ", 'ann', 'x')" }
+	linear(t, c.db, "replay", replay(deadLetters))
+	linear(t, c.db, "resolve", closed(deadLetters))
+	linear(t, c.db, "notifications", requeue(listed("id")))
+	j.unguarded(`CREATE TABLE public.letters AS TABLE public.iu_route_dead_letter; DELETE FROM public.iu_route_dead_letter;
+		CREATE TABLE public.notifications AS TABLE public.iu_notification_pending; DELETE FROM public.iu_notification_pending`)
+	c.exec("VACUUM public.iu_notification_pending")
+	const none = "ARRAY[gen_random_uuid()]"
+	const columns = "dead_letter_id, event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name"
+	linear(t, c.db, "rows that are younger than the plans", closed(none)+"; "+replay(none)+"; "+requeue(none)+"; SET LOCAL session_replication_role = replica; "+
+		"INSERT INTO public.iu_route_dead_letter ("+columns+") SELECT "+columns+" FROM public.letters; INSERT INTO public.iu_notification_pending TABLE public.notifications; SET LOCAL session_replication_role = origin; "+
+		closed(deadLetters)+"; "+replay(deadLetters)+"; "+requeue(listed("id")))
 	linear(t, c.db, "quarantine", "SELECT public.fn_queue_quarantine_retry(ARRAY(SELECT quarantine_id FROM public.queue_quarantine ORDER BY 1), 'ann', 'x')")
 }

@@ -2,13 +2,15 @@
 
 -- fn_iu_route_dead_letter_why(ids) → per id, why its dead letter cannot be closed; NULL = it can be closed. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_why(p_ids uuid[]) RETURNS text[]
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
 BEGIN
   RETURN (SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL
       THEN 'no such dead letter: never written, or removed by retention'
       WHEN d.resolved_at IS NOT NULL THEN format('closed already as %s by %s at %s', d.resolution, d.resolved_by,
         to_char(d.resolved_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END ORDER BY i.n)
-    FROM unnest(p_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.iu_route_dead_letter d ON d.dead_letter_id = i.id);
+    FROM unnest(p_ids) WITH ORDINALITY AS i (id, n)
+    -- one look-up for each: a session keeps the plan, which may be older than the rows of the table
+    LEFT JOIN LATERAL (SELECT x.* FROM public.iu_route_dead_letter x WHERE x.dead_letter_id = i.id OFFSET 0) d ON true);
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_dead_letter_why IS
@@ -54,7 +56,7 @@ BEGIN
   IF NOT v_dry THEN
     UPDATE public.iu_route_dead_letter d SET resolution = p_resolution, resolved_at = now(), resolved_by = v_actor,
       note = v_note
-    FROM unnest(v_ids, v_why) AS r (id, why) WHERE d.dead_letter_id = r.id AND r.why IS NULL;
+    WHERE d.dead_letter_id = ANY (ARRAY(SELECT r.id FROM unnest(v_ids, v_why) AS r (id, why) WHERE r.why IS NULL));
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'resolve', p_target => 'iu_route_dead_letter', p_done => 'resolved', p_ids => v_ids, p_why => v_why,
@@ -101,11 +103,11 @@ BEGIN
       WHEN d.resolution = 'replayed'
       THEN format('replayed by %s, not resolved: only a resolved dead letter is reopened', d.resolved_by)
       END ORDER BY i.n)
-  INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.iu_route_dead_letter d
-    ON d.dead_letter_id = i.id;
+  INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n)
+  LEFT JOIN LATERAL (SELECT x.* FROM public.iu_route_dead_letter x WHERE x.dead_letter_id = i.id OFFSET 0) d ON true;
   IF NOT v_dry THEN
     UPDATE public.iu_route_dead_letter d SET resolution = NULL, resolved_at = NULL, resolved_by = NULL, note = NULL
-    FROM unnest(v_ids, v_why) AS r (id, why) WHERE d.dead_letter_id = r.id AND r.why IS NULL;
+    WHERE d.dead_letter_id = ANY (ARRAY(SELECT r.id FROM unnest(v_ids, v_why) AS r (id, why) WHERE r.why IS NULL));
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'reopen', p_target => 'iu_route_dead_letter', p_done => 'reopened', p_ids => v_ids, p_why => v_why,
@@ -180,12 +182,13 @@ BEGIN
       r.event_domain, r.updated_by) END) ORDER BY w.n)
   INTO v_why
   FROM unnest(v_ids, public.fn_iu_route_dead_letter_why(v_ids)) WITH ORDINALITY AS w (id, why, n)
-  LEFT JOIN public.iu_route_dead_letter d ON d.dead_letter_id = w.id
+  LEFT JOIN LATERAL (SELECT x.* FROM public.iu_route_dead_letter x WHERE x.dead_letter_id = w.id OFFSET 0) d ON true
   LEFT JOIN public.iu_outbound_route r ON r.event_domain = d.event_domain;
   IF NOT v_dry THEN
     FOR v_worker IN
-      SELECT DISTINCT d.worker_name FROM public.iu_route_dead_letter d JOIN unnest(v_ids, v_why) AS w (id, why)
-      ON d.dead_letter_id = w.id AND w.why IS NULL ORDER BY 1
+      SELECT DISTINCT d.worker_name FROM public.iu_route_dead_letter d
+      WHERE d.dead_letter_id = ANY (ARRAY(SELECT w.id FROM unnest(v_ids, v_why) AS w (id, why) WHERE w.why IS NULL))
+      ORDER BY 1
     LOOP
       SELECT array_agg(jsonb_populate_record(NULL::public.event_outbox, p.event_snapshot) ORDER BY p.event_id)
           FILTER (WHERE p.twin IS NULL) AS events,
@@ -195,23 +198,22 @@ BEGIN
         SELECT d.dead_letter_id, d.event_id, d.event_snapshot, CASE WHEN EXISTS (SELECT FROM public.iu_route_attempt a
           WHERE a.event_id = d.event_id AND (a.event_domain, a.event_type) <> (d.event_domain, d.event_type))
           THEN '{"code": "ROUTE_DUPLICATE_ID", "error": "another event with the same id is routed"}'::jsonb END AS twin
-        FROM public.iu_route_dead_letter d JOIN unnest(v_ids, v_why) AS w (id, why) ON d.dead_letter_id = w.id
-          AND w.why IS NULL
-        WHERE d.worker_name = v_worker) p;
+        FROM public.iu_route_dead_letter d
+        WHERE d.worker_name = v_worker AND d.dead_letter_id = ANY (ARRAY(
+          SELECT w.id FROM unnest(v_ids, v_why) AS w (id, why) WHERE w.why IS NULL))) p;
       SELECT * INTO v_routed FROM public.fn_iu_route_apply(v_part.events, v_worker);
       v_failed := v_failed || COALESCE(v_part.twins, '{}')
         || COALESCE((SELECT jsonb_object_agg(v_part.dead_letters ->> (f ->> 'event_id'), f)
           FROM jsonb_array_elements(v_routed.failed) f), '{}');
     END LOOP;
     UPDATE public.iu_route_dead_letter d SET
-      failure_code = COALESCE(f.failure ->> 'code', d.failure_code),
-        last_error = COALESCE(f.failure ->> 'error', d.last_error),
-      last_failed_at = CASE WHEN f.failure IS NULL THEN d.last_failed_at ELSE now() END,
-      resolution = CASE WHEN f.failure IS NULL THEN 'replayed' END, resolved_at = CASE WHEN f.failure IS NULL
-        THEN now() END,
-      resolved_by = CASE WHEN f.failure IS NULL THEN v_actor END, note = CASE WHEN f.failure IS NULL THEN v_reason END
-    FROM unnest(v_ids, v_why) AS w (id, why), LATERAL (SELECT v_failed -> w.id::text AS failure) f
-    WHERE d.dead_letter_id = w.id AND w.why IS NULL;
+      (failure_code, last_error, last_failed_at, resolution, resolved_at, resolved_by, note) = (
+        SELECT COALESCE(f.failure ->> 'code', d.failure_code), COALESCE(f.failure ->> 'error', d.last_error),
+          CASE WHEN f.failure IS NULL THEN d.last_failed_at ELSE now() END,
+          CASE WHEN f.failure IS NULL THEN 'replayed' END, CASE WHEN f.failure IS NULL THEN now() END,
+          CASE WHEN f.failure IS NULL THEN v_actor END, CASE WHEN f.failure IS NULL THEN v_reason END
+        FROM (SELECT v_failed -> d.dead_letter_id::text AS failure) f)
+    WHERE d.dead_letter_id = ANY (ARRAY(SELECT w.id FROM unnest(v_ids, v_why) AS w (id, why) WHERE w.why IS NULL));
     SELECT array_agg(COALESCE(w.why, (f.failure ->> 'code') || ' ' || (f.failure ->> 'error')) ORDER BY w.n) INTO v_why
     FROM unnest(v_ids, v_why) WITH ORDINALITY AS w (id, why, n)
     LEFT JOIN LATERAL (SELECT v_failed -> w.id::text AS failure) f ON w.why IS NULL;

@@ -209,14 +209,16 @@ COMMENT ON FUNCTION public.fn_job_lease_release IS 'Returns the jobs of expired 
 
 -- fn_job_dead_letter_why(ids) → per dead letter, why it cannot be closed; NULL = it is open. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_why(p_ids uuid[]) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
   SELECT array_agg(CASE
     WHEN d.dead_letter_id IS NULL THEN 'no such dead letter: never written, or removed by retention'
     WHEN d.triage_status = 'replayed' THEN format('already replayed by %s at %s as job %s', d.resolved_by,
       to_char(d.resolved_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), d.replayed_job_id)
     WHEN d.resolved_at IS NOT NULL THEN format('resolved as %s by %s at %s', d.resolution, d.resolved_by,
       to_char(d.resolved_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"')) END ORDER BY i.n)
-  FROM unnest(p_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.job_dead_letter d ON d.dead_letter_id = i.id
+  FROM unnest(p_ids) WITH ORDINALITY AS i (id, n)
+  -- one look-up for each: a session keeps the plan, which may be older than the rows of the table
+  LEFT JOIN LATERAL (SELECT x.* FROM public.job_dead_letter x WHERE x.dead_letter_id = i.id OFFSET 0) d ON true
 $$;
 COMMENT ON FUNCTION public.fn_job_dead_letter_why IS
   'Per job dead letter, who closed it and when; NULL where it is open. Internal.';
@@ -250,6 +252,7 @@ DECLARE
   v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
   v_why text[];
   v_new uuid[];
+  v_jobs uuid[]; -- per dead letter: its job
   v_audit bigint;
   v_refused jsonb := public.fn_queue_clone_refusal('job_dead_letter_replay'::text,
     format('%s dead letters', cardinality(v_ids)), v_actor, v_reason, v_dry);
@@ -281,18 +284,29 @@ BEGIN
     SELECT r.new, d.job_kind, d.event_domain, d.executor, d.payload, d.priority, d.max_attempts, 'replay:' || r.new,
       d.source_ref, d.target_ref, d.payload_ref, v_actor, d.correlation_id, d.causation_event_id
     FROM unnest(v_ids, v_new) AS r (id, new)
-    JOIN public.job_dead_letter d ON d.dead_letter_id = r.id
+    CROSS JOIN LATERAL (SELECT x.* FROM public.job_dead_letter x WHERE x.dead_letter_id = r.id OFFSET 0) d
     WHERE r.new IS NOT NULL ORDER BY r.id;
+    v_jobs := ARRAY(SELECT d.job_id FROM unnest(v_ids) WITH ORDINALITY AS r (id, n)
+      LEFT JOIN LATERAL (SELECT x.job_id FROM public.job_dead_letter x WHERE x.dead_letter_id = r.id OFFSET 0) d
+        ON true ORDER BY r.n);
     INSERT INTO public.job_root (job_id, root_job_id)
-    SELECT r.new, COALESCE(o.root_job_id, d.job_id) FROM unnest(v_ids, v_new) AS r (id, new)
-    JOIN public.job_dead_letter d ON d.dead_letter_id = r.id LEFT JOIN public.job_root o ON o.job_id = d.job_id
+    SELECT r.new, COALESCE(o.root_job_id, r.job) FROM unnest(v_jobs, v_new) AS r (job, new)
+    LEFT JOIN LATERAL (SELECT x.root_job_id FROM public.job_root x WHERE x.job_id = r.job OFFSET 0) o ON true
     WHERE r.new IS NOT NULL;
-    UPDATE public.producer_key k SET target_id = r.new, status = NULL, final_at = NULL
-    FROM unnest(v_ids, v_new) AS r (id, new) JOIN public.job_dead_letter d ON d.dead_letter_id = r.id
-    WHERE k.target_id = d.job_id AND r.new IS NOT NULL;
+    WITH given AS MATERIALIZED ( -- by id: see job_claim.sql
+      SELECT jsonb_object_agg(r.job, r.new) AS of FROM unnest(v_jobs, v_new) AS r (job, new) WHERE r.new IS NOT NULL
+    )
+    UPDATE public.producer_key k SET status = NULL, final_at = NULL,
+      target_id = ((SELECT i.of FROM given i) ->> k.target_id::text)::uuid
+    WHERE k.target_id = ANY (ARRAY(SELECT r.job FROM unnest(v_jobs, v_new) AS r (job, new) WHERE r.new IS NOT NULL));
+    WITH given AS MATERIALIZED (
+      SELECT jsonb_object_agg(r.id, r.new) AS of FROM unnest(v_ids, v_new) AS r (id, new) WHERE r.new IS NOT NULL
+    )
     UPDATE public.job_dead_letter d SET triage_status = 'replayed', resolution = 'replayed', resolved_at = now(),
-      resolved_by = v_actor, triage_note = v_reason, replayed_job_id = r.new
-    FROM unnest(v_ids, v_new) AS r (id, new) WHERE d.dead_letter_id = r.id AND r.new IS NOT NULL;
+      resolved_by = v_actor, triage_note = v_reason,
+      replayed_job_id = ((SELECT i.of FROM given i) ->> d.dead_letter_id::text)::uuid
+    WHERE d.dead_letter_id = ANY (ARRAY(
+      SELECT r.id FROM unnest(v_ids, v_new) AS r (id, new) WHERE r.new IS NOT NULL));
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'replay', p_target => 'job_dead_letter', p_done => 'replayed', p_ids => v_ids, p_why => v_why,
@@ -341,7 +355,7 @@ BEGIN
   IF NOT v_dry THEN
     UPDATE public.job_dead_letter d SET triage_status = p_resolution, resolution = p_resolution, resolved_at = now(),
       resolved_by = v_actor, triage_note = v_note
-    FROM unnest(v_ids, v_why) AS r (id, why) WHERE d.dead_letter_id = r.id AND r.why IS NULL;
+    WHERE d.dead_letter_id = ANY (ARRAY(SELECT r.id FROM unnest(v_ids, v_why) AS r (id, why) WHERE r.why IS NULL));
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'resolve', p_target => 'job_dead_letter', p_done => 'resolved', p_ids => v_ids, p_why => v_why,
@@ -384,12 +398,12 @@ BEGIN
       WHEN d.triage_status = 'open' THEN 'open already: there is nothing to reopen'
       WHEN d.triage_status = 'replayed' THEN format('replayed by %s as job %s, not resolved: undo the replay instead',
         d.resolved_by, d.replayed_job_id) END ORDER BY i.n)
-  INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.job_dead_letter d
-    ON d.dead_letter_id = i.id;
+  INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n)
+  LEFT JOIN LATERAL (SELECT x.* FROM public.job_dead_letter x WHERE x.dead_letter_id = i.id OFFSET 0) d ON true;
   IF NOT v_dry THEN
     UPDATE public.job_dead_letter d SET triage_status = 'open', resolution = NULL, resolved_at = NULL,
       resolved_by = NULL
-    FROM unnest(v_ids, v_why) AS r (id, why) WHERE d.dead_letter_id = r.id AND r.why IS NULL;
+    WHERE d.dead_letter_id = ANY (ARRAY(SELECT r.id FROM unnest(v_ids, v_why) AS r (id, why) WHERE r.why IS NULL));
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'reopen', p_target => 'job_dead_letter', p_done => 'reopened', p_ids => v_ids, p_why => v_why,
@@ -442,23 +456,27 @@ BEGIN
       WHEN q.job_id IS NULL THEN format('job %s is finished: it cannot be recalled', d.replayed_job_id)
       WHEN q.status <> 'queued' OR q.attempts > 0 OR q.picked_at IS NOT NULL
         THEN format('job %s has started (%s): it cannot be recalled', q.job_id, q.status)
-      WHEN NOT v_dry AND k.id IS NULL
+      WHEN NOT v_dry AND (q.job_id IN (SELECT unnest(v_locked))) IS NOT TRUE
         THEN format('another transaction, perhaps a claim, changes job %s at this moment: try again', q.job_id)
       END ORDER BY i.n), array_agg(q.job_id ORDER BY i.n)
   INTO v_why, v_jobs
   FROM unnest(v_ids) WITH ORDINALITY AS i (id, n)
-  LEFT JOIN public.job_dead_letter d ON d.dead_letter_id = i.id
-  LEFT JOIN LATERAL (SELECT x.* FROM public.job_queue x WHERE x.job_id = d.replayed_job_id OFFSET 0) q ON true
-  LEFT JOIN unnest(v_locked) AS k (id) ON k.id = q.job_id;
+  LEFT JOIN LATERAL (SELECT x.* FROM public.job_dead_letter x WHERE x.dead_letter_id = i.id OFFSET 0) d ON true
+  LEFT JOIN LATERAL (SELECT x.* FROM public.job_queue x WHERE x.job_id = d.replayed_job_id OFFSET 0) q ON true;
   IF NOT v_dry THEN
     DELETE FROM public.job_queue q WHERE q.job_id = ANY (ARRAY(
       SELECT r.job FROM unnest(v_jobs, v_why) AS r (job, why) WHERE r.why IS NULL));
-    UPDATE public.producer_key k SET target_id = d.job_id, status = 'dead_letter', final_at = d.last_failed_at
-    FROM unnest(v_ids, v_why) AS r (id, why) JOIN public.job_dead_letter d ON d.dead_letter_id = r.id
-    WHERE k.target_id = d.replayed_job_id AND r.why IS NULL;
+    WITH given AS MATERIALIZED ( -- by id: see job_claim.sql
+      SELECT jsonb_object_agg(r.job, r.id) AS of FROM unnest(v_ids, v_jobs, v_why) AS r (id, job, why)
+      WHERE r.why IS NULL
+    )
+    UPDATE public.producer_key k SET (target_id, status, final_at) = (
+      SELECT d.job_id, 'dead_letter', d.last_failed_at FROM public.job_dead_letter d
+      WHERE d.dead_letter_id = ((SELECT i.of FROM given i) ->> k.target_id::text)::uuid)
+    WHERE k.target_id = ANY (ARRAY(SELECT r.job FROM unnest(v_jobs, v_why) AS r (job, why) WHERE r.why IS NULL));
     UPDATE public.job_dead_letter d SET triage_status = 'open', resolution = NULL, resolved_at = NULL,
       resolved_by = NULL, replayed_job_id = NULL
-    FROM unnest(v_ids, v_why) AS r (id, why) WHERE d.dead_letter_id = r.id AND r.why IS NULL;
+    WHERE d.dead_letter_id = ANY (ARRAY(SELECT r.id FROM unnest(v_ids, v_why) AS r (id, why) WHERE r.why IS NULL));
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'replay_undo', p_target => 'job_dead_letter', p_done => 'recalled', p_ids => v_ids, p_why => v_why,

@@ -257,7 +257,7 @@ COMMENT ON FUNCTION public.fn_staging_cleanup_sweep IS
 -- debounce; a row that is still wrong fails again.
 CREATE OR REPLACE FUNCTION public.fn_iu_notification_requeue(p_ids uuid[], p_actor text, p_reason text,
   p_dry_run boolean DEFAULT false) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
@@ -277,10 +277,11 @@ BEGIN
     THEN 'the notification was emitted already'
       WHEN p.failed_at IS NULL THEN 'the notification has not failed: it waits for iu_notification_worker'
       END ORDER BY i.n)
-  INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n) LEFT JOIN public.iu_notification_pending p ON p.id = i.id;
+  INTO v_why FROM unnest(v_ids) WITH ORDINALITY AS i (id, n)
+  LEFT JOIN LATERAL (SELECT x.* FROM public.iu_notification_pending x WHERE x.id = i.id OFFSET 0) p ON true;
   IF NOT v_dry THEN
     UPDATE public.iu_notification_pending p SET failed_at = NULL, failure = NULL
-    FROM unnest(v_ids, v_why) AS r (id, why) WHERE p.id = r.id AND r.why IS NULL;
+    WHERE p.id = ANY (ARRAY(SELECT r.id FROM unnest(v_ids, v_why) AS r (id, why) WHERE r.why IS NULL));
   END IF;
   RETURN public.fn_job_answer(
     p_action => 'requeue', p_target => 'notification', p_done => 'requeued', p_ids => v_ids, p_why => v_why,
