@@ -168,6 +168,16 @@ func (r *Release) refuseForeign(ctx context.Context, q querier, from int32, set 
 	if err != nil || len(found) == 0 {
 		return err
 	}
+	if from > 0 {
+		var owned bool
+		if err := q.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND proowner = to_regrole($1::text))", set.owner()).Scan(&owned); err != nil {
+			return err
+		}
+		if !owned {
+			return refuse(fmt.Sprintf("qtop's functions here do not belong to %s, as after pg_restore --no-owner: %s", set.owner(), few(found)), "schema public",
+				"nothing was changed; restore the dump into an empty database without --no-owner")
+		}
+	}
 	return refuse(queue.Plural(len(found), "object has a name that qtop would use and is not its own", "objects have names that qtop would use and are not its own")+": "+strings.Join(found, ", "), "schema public",
 		"nothing was changed; use another database, or rename or move these objects")
 }

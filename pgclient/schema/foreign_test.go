@@ -135,6 +135,22 @@ func TestUpNamesWhatIsForeign(t *testing.T) {
 	require.Equal(t, before, get[string](c, everything))
 }
 
+// A dump that was restored with --no-owner has every object of qtop, and queue_owner owns none.
+func TestUpNamesARestoreWithoutOwners(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c := &core{t: t, db: db, root: db.Pool(t, "")}
+	c.exec("REASSIGN OWNED BY queue_owner TO postgres")
+	before := get[string](c, everything)
+	err := schema.Up(t.Context(), db.DSN(""), nil)
+	require.Equal(t, queue.KindFailed, queue.KindOf(err))
+	require.ErrorContains(t, err, "qtop's functions here do not belong to queue_owner, as after pg_restore --no-owner: ")
+	require.ErrorContains(t, err, "restore the dump into an empty database without --no-owner")
+	require.NotContains(t, err.Error(), "rename or move")
+	require.Less(t, len(err.Error()), 2000)
+	require.Equal(t, before, get[string](c, everything))
+}
+
 // Settings that change how the server parses or prints text do not change what migrate does.
 func TestMigrateUnderOddSettings(t *testing.T) {
 	t.Parallel()
