@@ -11,6 +11,16 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+# What the environment says of the databases of whoever runs this is not for the tests: settings of
+# qtop, and variables of libpq unless they belong to QTOP_TEST_DSN.
+for name in $(env | sed -n 's/^\(QTOP_[A-Z_]*\)=.*/\1/p; s/^\(PG[A-Z]*\)=.*/\1/p'); do
+	case $name in
+	QTOP_TEST_* | QTOP_PG_* | QTOP_OFFLINE | QTOP_WALK_SEED) ;;
+	PG*) [ -n "${QTOP_TEST_DSN:-}" ] || unset "$name" ;;
+	*) unset "$name" ;;
+	esac
+done
+
 # The packages whose tests take longest run first, so that at the end no long one runs alone.
 [ $# -gt 0 ] || set -- ./pgclient/schema ./workerhost ./cmd/qtop ./tui ./pgclient ./views ./...
 
@@ -51,9 +61,9 @@ drawn() {
 	# shellcheck disable=SC2086 # one word each
 	[ -z "$pure" ] || CGO_ENABLED=0 go test -json -vet=off -p 2 -timeout "$timeout" -trimpath $pure || code=$?
 	while read -r package dir; do
-		files=$(grep -lx '//go:build !race' "$dir"/*_test.go 2>/dev/null) || continue
-		# shellcheck disable=SC2086 # one word each
-		names=$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $files | paste -s -d '|' -)
+		files=$(cd "$dir" && grep -lx '//go:build !race' ./*_test.go 2>/dev/null) || continue
+		# shellcheck disable=SC2086 # one word each: the names of our files have no space, the folder may have one
+		names=$(cd "$dir" && sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $files | paste -s -d '|' -)
 		CGO_ENABLED=0 go test -json -vet=off -timeout "$timeout" -trimpath -run "^($names)\$" "$package" </dev/null || code=$?
 	done <"$probe/packages"
 	return "$code"

@@ -13,7 +13,9 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,7 +63,7 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 			return err
 		}
 	}
-	a.leaveProfile()
+	a.leaveUsersDatabase()
 	dir, err := embedded.DefaultDir()
 	if err != nil {
 		return err
@@ -103,13 +105,22 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 	return a.show(ctx, client, host, log, "demo as "+user)
 }
 
-// leaveProfile takes back what a profile says about its database, which is not that of the demo: its
-// name in the header, and that nothing may be changed there, or only after a name was typed.
-func (a *app) leaveProfile() {
+// libpqVariable matches a variable that libpq reads, and pgx too.
+var libpqVariable = regexp.MustCompile(`^PG[A-Z]+$`)
+
+// leaveUsersDatabase takes back what a profile and the variables of libpq (PGOPTIONS, PGSERVICE) say
+// about a database, which is not that of the demo: of a profile its name in the header, and that
+// nothing may be changed there, or only after a name was typed.
+func (a *app) leaveUsersDatabase() {
 	s := &a.settings
 	s.ReadOnly = s.ReadOnly && !s.FromProfile("read_only")
 	s.Production = s.Production && !s.FromProfile("production")
 	s.Profile = ""
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); libpqVariable.MatchString(name) {
+			_ = os.Unsetenv(name) // fails only for a name that no variable has
+		}
+	}
 }
 
 func stopServer(s *embedded.Server, errs io.Writer) {

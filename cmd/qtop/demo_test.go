@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/config"
@@ -43,8 +44,12 @@ func TestDemoIgnoresTheHostOfTheUser(t *testing.T) {
 }
 
 // The demo is not the database of the user's profile: it has neither its name nor its guards. What a
-// flag, a variable or the top of the file says is about the person, and stays.
+// flag, a variable of qtop or the top of the file says is about the person, and stays. Variables of
+// libpq are for other servers.
 func TestDemoIsNotTheProfileOfTheUser(t *testing.T) {
+	t.Setenv("PGOPTIONS", "-c statement_timeout=1")
+	t.Setenv("PGSERVICE", "none")
+	t.Setenv("PG_OTHER", "kept")
 	home := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(home, "qtop"), 0o700))
 	file := filepath.Join(home, "qtop", "config.yaml")
@@ -63,7 +68,7 @@ func TestDemoIsNotTheProfileOfTheUser(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, a.settings.Production)
 		require.True(t, a.settings.ReadOnly)
-		a.leaveProfile()
+		a.leaveUsersDatabase()
 		require.Equal(t, want, config.Settings{ReadOnly: a.settings.ReadOnly, Production: a.settings.Production, Profile: a.settings.Profile})
 		require.Equal(t, "light", a.settings.Theme)
 		require.Equal(t, 2*time.Second, a.settings.Refresh)
@@ -72,9 +77,13 @@ func TestDemoIsNotTheProfileOfTheUser(t *testing.T) {
 	var err error
 	a.settings, err = config.Load(config.Sources{ConfigHome: home, Hostname: "here", Environ: []string{"QTOP_PRODUCTION=true"}, Flags: map[string]string{"read-only": "true"}})
 	require.NoError(t, err)
-	a.leaveProfile()
+	a.leaveUsersDatabase()
 	require.True(t, a.settings.Production)
 	require.True(t, a.settings.ReadOnly)
+	require.Equal(t, []string{"", "", "kept"}, []string{os.Getenv("PGOPTIONS"), os.Getenv("PGSERVICE"), os.Getenv("PG_OTHER")})
+	parsed, err := pgx.ParseConfig("postgres://demo_operator@127.0.0.1:1/qtop")
+	require.NoError(t, err)
+	require.Empty(t, parsed.RuntimeParams)
 }
 
 // A second demo without a console joins the server before its database is made. It announces that
