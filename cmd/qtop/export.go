@@ -57,7 +57,7 @@ func exportCmd(a *app) *cobra.Command {
 			return a.export(cmd.Context(), args[0], file, format, o)
 		},
 	}
-	cmd.Flags().StringVar(&o.filter, "filter", "", "filter, such as 'code:HTTP_5* age>2h'")
+	cmd.Flags().StringVar(&o.filter, "filter", "", filterHelp)
 	cmd.Flags().StringVar(&o.id, "id", "", "what the list is of, where it is not of everything")
 	cmd.Flags().Int64Var(&o.limit, "limit", 0, "rows at most; 0 is all")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replace FILE if it exists")

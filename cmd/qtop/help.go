@@ -152,7 +152,7 @@ type flagHelp struct {
 // because broken settings may be the reason to ask for help.
 func helpCmd(a *app, root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use: "help [VERB...]", Short: "Print the help of a verb, or of all", Example: "qtop help requeue", Annotations: map[string]string{settingsKey: ""},
+		Use: "help [VERB...]", Short: "Print the help of a verb, or of all", Example: "  qtop help requeue", Annotations: map[string]string{settingsKey: ""},
 		Args: cobra.ArbitraryArgs,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			cmd, _, err := root.Find(args)

@@ -29,6 +29,9 @@ type view struct {
 // show reads and prints the answer of a view once.
 type show func(context.Context, *app, *pgclient.Client, viewOptions) error
 
+// filterHelp is the help of --filter of every list: each has its own fields.
+const filterHelp = "rows that match, such as 'code:HTTP_5* age>2h' of dlq; an error about an unknown field names those of the list"
+
 type viewOptions struct {
 	filter string
 	limit  int
@@ -91,7 +94,7 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 		cmd.Flags().StringVar(&o.at, "at", "", "as it was then, of the last 24 hours: 02:14, 2026-11-22T02:14:00Z, 45m")
 	}
 	if v.list {
-		cmd.Flags().StringVar(&o.filter, "filter", "", "filter, such as 'code:HTTP_5* age>2h'")
+		cmd.Flags().StringVar(&o.filter, "filter", "", filterHelp)
 		cmd.Flags().IntVar(&o.limit, "limit", 200, "rows at most")
 		if strings.HasPrefix(v.use, "dlq") {
 			_ = cmd.RegisterFlagCompletionFunc("filter", a.completeCodes)

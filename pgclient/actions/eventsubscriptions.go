@@ -13,7 +13,7 @@ import (
 func eventSubscriptionActions() []entry {
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActEventSubscriptionAdd, Words: "subscription add", Example: "qtop subscription add billing --domain iu --type made --reason 'billing reads new units'", Group: "Create event subscriptions, which say who reads which events; mute and unmute them", Key: "N", Panes: []queue.PaneID{queue.PaneSubscriptions}, Verb: "Make",
+			ID: queue.ActEventSubscriptionAdd, Words: "subscription add", Example: "qtop subscription add role:billing --domain iu --type made --reason 'billing reads new units'", Group: "Create event subscriptions, which say who reads which events; mute and unmute them", Key: "N", Panes: []queue.PaneID{queue.PaneSubscriptions}, Verb: "Make",
 			Help: "create an event subscription, which says who reads which events",
 			Noun: "event subscription", Button: "Create the subscription", Safe: "Not now", Opposite: queue.ActEventSubscriptionMute, Undo: "mute it under the number that the result shows",
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_add(text,text,text,text,text,jsonb,text,text,boolean)", Role: "workflow_admin", Reason: true,

@@ -3,6 +3,7 @@ package actions
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -19,8 +20,8 @@ func eventTypeActions() []entry {
 			Title: "An event type", Button: "Save {targets}", Targets: queue.Targets{Name: "DOMAIN/TYPE", Of: "event type"},
 			Danger: queue.DangerOne, Function: "public.fn_event_type_set(text,text,text,text,text,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
-				{Name: "stream", Label: "Stream", Help: "that its events must name; empty = unchanged"},
-				{Name: "lane", Kind: queue.ArgChoice, Label: "Lane", Choices: []string{"immediate", "delayed"}, Help: "that its events must name; empty = unchanged"},
+				{Name: "stream", Label: "Stream", Help: "producers must name this stream in its events; empty = unchanged"},
+				{Name: "lane", Kind: queue.ArgChoice, Label: "Lane", Choices: []string{"immediate", "delayed"}, Help: "immediate or delayed: producers must name this delivery lane in its events; empty = unchanged"},
 				{Name: "worker", Kind: queue.ArgChoice, Label: "Route worker", Choices: []string{"iu_outbound_default", "staging_outbound"}, Help: "the tick worker that routes the domain; empty = unchanged"},
 				{Name: "active", Kind: queue.ArgSwitch, Label: "Active", Help: "true or false: events of an inactive type are refused; empty = unchanged, true for a new type"},
 				{Name: "description", Label: "Description", Help: "empty = unchanged"},
@@ -53,7 +54,10 @@ type eventTypeAnswer struct {
 }
 
 func setEventType(ctx context.Context, q pgx.Tx, r queue.Request, dry bool) (a eventTypeAnswer, err error) {
-	domain, kind, _ := strings.Cut(r.Targets[0], "/")
+	domain, kind, ok := strings.Cut(r.Targets[0], "/")
+	if !ok {
+		return a, queue.NewError(queue.KindUsage, strconv.Quote(r.Targets[0])+" is not an event type", "DOMAIN/TYPE", "write its domain too, such as iu/made; qtop event-type list has them")
+	}
 	err = q.QueryRow(ctx, `SELECT public.fn_event_type_set($1::text, $2::text, NULLIF($3::text, ''), NULLIF($4::text, ''), NULLIF($5::text, ''), NULLIF($6::text, '')::boolean, NULLIF($7::text, ''),
 		$8::text, $9::text, $10::boolean)`, domain, kind, r.Args["stream"], r.Args["lane"], r.Args["worker"], r.Args["active"], r.Args["description"], r.Actor, r.Reason, dry).Scan(&a)
 	return a, err

@@ -19,7 +19,7 @@ func producerActions() []entry {
 			Danger: queue.DangerOne, Function: "public.fn_executor_producer_set(text,text,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
 				{Name: "role", Label: "Role", Required: true, Help: "login or group of the producers"},
-				{Name: "allowed", Kind: queue.ArgSwitch, Label: "Allowed", Default: "true", Required: true, Help: "while no role is allowed, every producer may enqueue"},
+				{Name: "allowed", Kind: queue.ArgSwitch, Label: "Allowed", Default: "true", Required: true, Help: "true or false; while no role is allowed, every producer may enqueue"},
 			},
 		}, plan: planProducer, apply: applyProducer},
 	}

@@ -37,7 +37,7 @@ func webhookChanges() []entry {
 		Function: "public.fn_webhook_subscription_activate(bigint,boolean,text,text,boolean)"}
 	off, on := activate, activate
 	off.ID, off.Words, off.Verb, off.Opposite = queue.ActWebhookOff, "webhook disable", "Disable", queue.ActWebhookOn
-	off.Help = "give a webhook subscription no deliveries of events of the meantime, also later, and send none that wait, until it is enabled"
+	off.Help = "stop a webhook subscription until it is enabled: waiting deliveries wait, and events of the meantime are never delivered to it"
 	off.Example = "qtop webhook disable 7 --reason 'customer has left'"
 	on.ID, on.Words, on.Verb, on.Opposite = queue.ActWebhookOn, "webhook enable", "Enable", queue.ActWebhookOff
 	on.Help = "let a disabled webhook subscription get deliveries again; those that waited are sent"
