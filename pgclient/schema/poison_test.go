@@ -22,7 +22,7 @@ var poisons = map[string]string{
 	"internal error":    `RAISE EXCEPTION 'poison: internal' USING ERRCODE = 'XX000'`,
 	"data exception":    `PERFORM 1 / (TG_ARGV[0] <> TG_ARGV[0])::int`,
 	"serialization":     `RAISE EXCEPTION 'poison: serialization' USING ERRCODE = '40001'`,
-	"statement timeout": `PERFORM pg_catalog.pg_sleep(60)`,
+	"statement timeout": `PERFORM pg_catalog.pg_sleep(3600)`,
 	"out of memory":     `RAISE EXCEPTION 'poison: memory' USING ERRCODE = '53200'`,
 }
 

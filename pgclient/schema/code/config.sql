@@ -160,7 +160,7 @@ COMMENT ON FUNCTION public.fn_dot_config_seed IS
   'Declares a flag with its kind, default and description. For seeds.';
 
 -- fn_dot_config_stamp(), fn_dot_config_audit(): triggers for writes of dot_config rows. fn_dot_config_set, the expiry
--- and the seeds stamp and audit their writes themselves; fn_queue_clock_check changes no value. The triggers stamp (who
+-- and the seeds stamp and audit their writes themselves; fn_queue_clock_move changes no value. The triggers stamp (who
 -- and when) and audit every other write, and cancel a pending revert. They recognise the writing function by the call
 -- stack, because any writer could forge a session setting. They search it for whole signatures: the words around a
 -- signature are in the server's language.
@@ -176,7 +176,7 @@ BEGIN
     OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0
     OR strpos(v_stack, 'fn_dot_config_waits(text,text,text,text,text)') > 0
     OR strpos(v_stack, 'fn_queue_environment_put(text,text,text)') > 0
-    OR strpos(v_stack, 'fn_queue_clock_check(timestamp with time zone)') > 0 THEN
+    OR strpos(v_stack, 'fn_queue_clock_move(interval,timestamp with time zone)') > 0 THEN
     RETURN NEW;
   END IF;
   NEW.updated_at := clock_timestamp();
@@ -199,7 +199,7 @@ BEGIN
     OR strpos(v_stack, 'fn_dot_config_seed(text,text,text,text,boolean,text[])') > 0
     OR strpos(v_stack, 'fn_dot_config_waits(text,text,text,text,text)') > 0
     OR strpos(v_stack, 'fn_queue_environment_put(text,text,text)') > 0
-    OR strpos(v_stack, 'fn_queue_clock_check(timestamp with time zone)') > 0 THEN
+    OR strpos(v_stack, 'fn_queue_clock_move(interval,timestamp with time zone)') > 0 THEN
     RETURN NULL;
   END IF;
   IF TG_OP = 'TRUNCATE' THEN

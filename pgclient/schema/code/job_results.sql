@@ -435,6 +435,7 @@ BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
   END IF;
+  PERFORM public.fn_queue_clock_recheck();
   RETURN '{"reaped": 0, "returned": 0, "dead_lettered": 0}'::jsonb
     || public.fn_queue_step('job_reap'::text, p_limit);
 END $$;

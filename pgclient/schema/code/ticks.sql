@@ -19,7 +19,8 @@ GRANT SELECT ON public.queue_tick_worker TO :"queue_viewer", :"dot_executor", :"
 COMMENT ON TABLE public.dot_iu_runtime_lease IS
   'One row per tick worker, and per other activity of which only one may run at a time. A lease is the lock of its '
   'row: no role without UPDATE can take it, and no failure leaves it held. The columns show who ran last; for '
-  'job_watermark they also say until when a sweep that was announced may take.';
+  'job_watermark they also say until when a sweep that was announced may take, for clock the newest time that lay '
+  'ahead (acquired_at) and until when more such times are looked for (expires_at).';
 COMMENT ON COLUMN public.dot_iu_runtime_lease.lease_holder IS 'who ran last; the lease itself is the lock of this row';
 GRANT SELECT (lease_name, lease_holder, acquired_at, expires_at) ON public.dot_iu_runtime_lease
   TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";

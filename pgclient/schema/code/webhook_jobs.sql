@@ -658,6 +658,7 @@ BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
   END IF;
+  PERFORM public.fn_queue_clock_recheck();
   RETURN '{"reset": 0, "failed": 0}'::jsonb || public.fn_queue_step('webhook_reap'::text, p_limit);
 END $$;
 COMMENT ON FUNCTION public.fn_lease_reset_cleaner_run IS

@@ -303,7 +303,7 @@ CREATE OR REPLACE TRIGGER trg_saga_guard BEFORE UPDATE ON public.webhook_deliver
       OR (OLD.status = 'InProgress' AND NEW.status = 'PendingRetry'
         AND NEW.attempt_count BETWEEN OLD.attempt_count AND OLD.attempt_count + 1)
       OR (OLD.status = 'InProgress' AND NEW.status = 'DeadLettered' AND NEW.attempt_count = OLD.attempt_count + 1)
-      -- fn_queue_clock_check may make a time earlier that was written by a clock that was ahead, with no other change;
+      -- fn_queue_clock_move may make a time earlier that was written by a clock that was ahead, with no other change;
       -- statement_timestamp(), because the check compares with the time at which it began
       OR (current_user = :'queue_owner' AND OLD.status IN ('Pending', 'PendingRetry') AND NEW.status = OLD.status
         AND NEW.attempt_count = OLD.attempt_count AND NEW.final_error_code IS NOT DISTINCT FROM OLD.final_error_code
