@@ -115,6 +115,12 @@ func settingFinding(x inspect.LoginSetting, mayAct, readOnly bool) finding {
 		}
 	}
 	if hurts := settingHurts(x.Name, value); hurts != "" {
+		switch {
+		case strings.HasPrefix(x.Name, "auto_explain."):
+			reset = "auto_explain.log_parameter_max_length = 0 in the configuration of the server, or " + reset
+		case strings.Contains(hurts, bindsAppear):
+			reset = "log_parameter_max_length = 0 in the configuration of the server, or " + reset
+		}
 		return finding{queue.Choose(x.Name == "zero_damaged_pages" || x.Name == "ignore_system_indexes", "bad", "note"), "setting", queue.Clean(says + ": " + hurts), reset}
 	}
 	return finding{}
@@ -123,6 +129,9 @@ func settingFinding(x inspect.LoginSetting, mayAct, readOnly bool) finding {
 // shortest is the shortest time limit that is harmless: a lower one would also
 // end statements that are merely slow.
 const shortest = time.Minute
+
+// bindsAppear is the harm of settings that log statements with what is bound to them.
+const bindsAppear = "payloads appear in the log of the server, also those that producers bind"
 
 // settingHurts describes the harm that a setting does to the queue; "" if it
 // does none. Hosts and consoles set limits for their own statements; the
@@ -183,6 +192,18 @@ func settingHurts(name, value string) string {
 	case "log_statement":
 		if value == "mod" || value == "all" {
 			return "payloads that producers write appear in the log of the server"
+		}
+	case "log_min_duration_statement", "log_min_duration_sample", "auto_explain.log_min_duration":
+		if ok {
+			return bindsAppear + queue.Choose(limit > 0, ", with each statement that takes so long", "")
+		}
+	case "log_transaction_sample_rate":
+		if rate, err := strconv.ParseFloat(strings.TrimSpace(value), 64); err == nil && rate > 0 {
+			return bindsAppear + ", in that part of the transactions"
+		}
+	case "log_parameter_max_length_on_error":
+		if strings.Trim(value, " 0bkmg") != "" {
+			return "payloads that producers bind appear in the log of the server where a statement fails"
 		}
 	case "zero_damaged_pages", "ignore_system_indexes":
 		if !off {
@@ -246,6 +267,10 @@ func wideFindings(l inspect.Login) []finding {
 		roles := strings.Join(l.Predefined, ", ")
 		out = append(out, finding{"note", "wide login", queue.Clean(l.Name.String() + " is a member of " + roles + ": the roles of qtop do not limit what it reads or changes"),
 			"REVOKE " + roles + " FROM " + l.Quoted.String() + ", or from the group through which it has it"})
+	}
+	if !l.Until.Empty() {
+		out = append(out, finding{"note", "password", queue.Clean("the password of " + l.Name.String() + queue.Choose(l.Ended, " ended ", " ends ") + l.Until.String() + ": the server then refuses new connections with it"),
+			"ALTER ROLE " + l.Quoted.String() + " VALID UNTIL 'infinity', or give it a new password and a later end"})
 	}
 	if len(l.Hands) > 0 && !l.Migrates && !slices.Contains(l.Attributes, "CREATEROLE") {
 		roles := strings.Join(l.Hands, ", ")

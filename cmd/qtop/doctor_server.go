@@ -43,7 +43,12 @@ func diskFindings(ctx context.Context, x patient) []finding {
 	if err != nil {
 		return append(all, finding{"bad", "replication", queue.Said(err), ""})
 	}
-	return append(all, judgeReplication(s, followers)...)
+	all = append(all, judgeReplication(s, followers)...)
+	if n := len(followers); n > 0 && followers[0].Of > n {
+		all = append(all, finding{"note", "replication", queue.Clean(fmt.Sprintf("looked at: the %d replication slots and standbys furthest behind, of %d", n, followers[0].Of)),
+			"read pg_replication_slots and pg_stat_replication for the others"})
+	}
+	return all
 }
 
 // judgeAge judges how near the server is to the end of its transaction ids.

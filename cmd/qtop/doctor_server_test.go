@@ -29,7 +29,7 @@ import (
 func TestDoctorOnTheServer(t *testing.T) {
 	t.Parallel()
 	const db = "postgres"
-	params := map[string]string{"wal_level": "logical", "max_replication_slots": "4", "archive_mode": "on", "archive_command": "false", "max_wal_senders": "4", "synchronous_commit": "on"}
+	params := map[string]string{"wal_level": "logical", "max_replication_slots": "25", "archive_mode": "on", "archive_command": "false", "max_wal_senders": "4", "synchronous_commit": "on"}
 	s := pgtest.OwnInstalled(t, db, params)
 	admin, err := pgsession.Connect(t.Context(), s.DSN("postgres", db))
 	require.NoError(t, err)
@@ -59,6 +59,26 @@ func TestDoctorOnTheServer(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(lines(), "bad disk: WAL cannot be archived") }, patience, 50*time.Millisecond)
 	require.Contains(t, lines(), "note disk: the replication slot left_behind, which nobody reads, holds ")
 	require.Contains(t, lines(), "pg_drop_replication_slot('left_behind')")
+
+	// A slot that has lost WAL is named first: it is 0 bytes behind.
+	exec("ALTER SYSTEM SET max_slot_wal_keep_size = 0")
+	exec("SELECT pg_reload_conf()")
+	require.Eventually(t, func() bool {
+		exec("SELECT pg_switch_wal()")
+		exec("CHECKPOINT")
+		var lost bool
+		require.NoError(t, admin.QueryRow(t.Context(), "SELECT wal_status = 'lost' FROM pg_replication_slots WHERE slot_name = 'left_behind'").Scan(&lost))
+		return lost
+	}, patience, 10*time.Millisecond)
+	exec("ALTER SYSTEM RESET max_slot_wal_keep_size")
+	exec("SELECT pg_reload_conf()")
+	exec("SELECT pg_create_physical_replication_slot('other_' || n, true) FROM generate_series(1, 20) n")
+	exec("SELECT pg_switch_wal()")
+	exec("SELECT pg_logical_emit_message(false, 'test', 'so that all of them are behind')")
+	many := lines()
+	require.Contains(t, many, "bad disk: the replication slot left_behind has lost or is about to lose WAL that it needs (lost)")
+	require.Contains(t, many, "note replication: looked at: the 20 replication slots and standbys furthest behind, of 21")
+	exec("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name LIKE 'other%'")
 
 	var leaf string
 	require.NoError(t, admin.QueryRow(t.Context(), "SELECT max(relname) FROM pg_class WHERE relkind = 'r' AND relname ~ '^job_history_[0-9]'").Scan(&leaf))

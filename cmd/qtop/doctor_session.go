@@ -131,7 +131,7 @@ func poolerFinding(ctx context.Context, x patient) finding {
 	if err != nil {
 		return note("bad", "a pooler is in the path, and its mode cannot be told: "+err.Error(), "see that it has room for two more connections of this login")
 	}
-	const room = "set pool_mode = transaction with listen_dsn, or let default_pool_size hold 15 for each worker host and 8 for each console"
+	room := fmt.Sprintf("set pool_mode = transaction with listen_dsn, or let default_pool_size hold %d for each worker host and %d for each console", hostMost, consoleMost)
 	if mode == "" {
 		return note("note", "a pooler in the path, probably in session mode: its mode could not be told within 2 s", room)
 	}

@@ -45,6 +45,7 @@ type Follower struct {
 	Bytes   int64         // bytes of WAL that it still needs
 	Delay   time.Duration // time until a commit is replayed on the standby; not set for a slot
 	Unknown bool          // true: this login may not see the other values
+	Of      int           // all slots and standbys, also those that are not returned
 }
 
 // Server reads the state of the server.
@@ -68,16 +69,17 @@ func Server(ctx context.Context, c *pgclient.Client) (ServerState, error) {
 	return all[0], nil
 }
 
-// Followers returns up to twenty replication slots and standbys of the server, those furthest
-// behind first.
+// Followers returns up to twenty replication slots and standbys of the server: slots that have lost
+// or are about to lose WAL first, for which PostgreSQL no longer says how far they are behind, then
+// those furthest behind.
 func Followers(ctx context.Context, c *pgclient.Client) ([]Follower, error) {
 	return read[Follower](ctx, c, `WITH here AS (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END AS lsn)
-		SELECT * FROM (
-			SELECT true, s.slot_name::text, s.active, COALESCE(s.wal_status, ''), greatest(COALESCE(pg_wal_lsn_diff(h.lsn, s.restart_lsn), 0), 0)::bigint AS bytes, interval '0', false
+		SELECT f.*, (count(*) OVER ())::int FROM (
+			SELECT true, s.slot_name::text, s.active, COALESCE(s.wal_status, '') AS status, greatest(COALESCE(pg_wal_lsn_diff(h.lsn, s.restart_lsn), 0), 0)::bigint AS bytes, interval '0', false
 			FROM pg_replication_slots s, here h
 			UNION ALL
 			SELECT false, COALESCE(NULLIF(r.application_name, ''), 'standby'), true, COALESCE(r.state, ''),
 				greatest(COALESCE(pg_wal_lsn_diff(h.lsn, r.replay_lsn), 0), 0)::bigint, COALESCE(r.replay_lag, interval '0'), r.state IS NULL
 			FROM pg_stat_replication r, here h WHERE r.state IS DISTINCT FROM 'backup') f
-		ORDER BY bytes DESC, 2 LIMIT 20`)
+		ORDER BY status IN ('lost', 'unreserved') DESC, bytes DESC, 2 LIMIT 20`)
 }
