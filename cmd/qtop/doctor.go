@@ -47,7 +47,7 @@ func doctorCmd(a *app) *cobra.Command {
 func checks() []check {
 	return []check{
 		elsewhereFindings, sessionFindings, environmentFinding, loginFindings, connectionFindings, schemaFindings, rightFindings, hostRightFindings, roleFindings, foreignFindings, signingFindings, fileFindings,
-		clockFinding, diskFindings, hostFinding, idFinding, neverDueFinding, partitionFinding, driftFinding, sizeFinding,
+		clockFinding, diskFindings, hostFinding, sequenceFinding, idFinding, neverDueFinding, partitionFinding, driftFinding, sizeFinding,
 	}
 }
 

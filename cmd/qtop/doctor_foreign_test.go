@@ -98,3 +98,53 @@ func TestDoctorOnForeignObjects(t *testing.T) {
 	require.Len(t, remedies, 101)
 	require.Contains(t, lines, "note 3 more findings like these\n")
 }
+
+// The doctor names sequences that would draw ids which exist, as after a restore of some tables, with
+// the statement after which inserts succeed.
+func TestDoctorOnSequences(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	admin := db.Conn(t, "")
+	exec := func(sql string) error {
+		_, err := admin.Exec(t.Context(), sql)
+		return err
+	}
+	login := operator(t, db)
+	doctor := func() (lines string, remedies []string) {
+		out, _ := qtop(t, db.DSN(login), "doctor", "-o", "json").Output() // bad findings exit with 1
+		var all []finding
+		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
+		for _, f := range all {
+			if f.Check == "sequences" {
+				lines += f.State + " " + f.Found.String() + "\n"
+				remedies = append(remedies, f.Remedy)
+			}
+		}
+		return lines, remedies
+	}
+	for range 3 {
+		require.NoError(t, exec("INSERT INTO public.queue_mark (label, created_by) VALUES ('m', 'ann')"))
+	}
+	require.NoError(t, exec("INSERT INTO public.queue_metric_sample (at, metric, value) VALUES (now(), 'm', 1)"))
+	require.NoError(t, exec("INSERT INTO public.events (event_type, payload) VALUES ('order', '{}')"))
+	lines, _ := doctor()
+	require.Equal(t, "ok each draws ids above those of its table\n", lines)
+
+	// a sequence that has drawn, one that has not, and one that no column owns
+	require.NoError(t, exec("SELECT setval('public.queue_mark_mark_id_seq', 2)"))
+	require.NoError(t, exec("ALTER SEQUENCE public.events_id_seq RESTART"))
+	require.NoError(t, exec("ALTER SEQUENCE public.queue_metric_sample_id RESTART"))
+	require.ErrorContains(t, exec("INSERT INTO public.queue_mark (label, created_by) VALUES ('m', 'ann')"), "23505")
+	require.NoError(t, exec("SELECT setval('public.queue_mark_mark_id_seq', 2)"))
+	lines, remedies := doctor()
+	const why = ", as after a restore of some tables or a move by logical replication: inserts fail with a duplicate key\n"
+	require.Equal(t, "bad public.events_id_seq draws 1 next, and public.events has ids up to 1"+why+
+		"bad public.queue_mark_mark_id_seq draws 3 next, and public.queue_mark has ids up to 3"+why+
+		"bad public.queue_metric_sample_id draws 1 next, and public.queue_metric_sample has ids up to 1"+why, lines)
+	for _, sql := range remedies {
+		require.NoError(t, exec(sql))
+	}
+	require.NoError(t, exec("INSERT INTO public.queue_mark (label, created_by) VALUES ('m', 'ann')"))
+	lines, _ = doctor()
+	require.Equal(t, "ok each draws ids above those of its table\n", lines)
+}

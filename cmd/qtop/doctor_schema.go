@@ -105,6 +105,26 @@ func texts(all []queue.Text) string {
 	return strings.Join(out, "; ")
 }
 
+// sequenceFinding reports sequences that would draw ids which exist in their tables.
+func sequenceFinding(ctx context.Context, x patient) []finding {
+	behind, err := inspect.SequencesBehind(ctx, x.client)
+	if err != nil {
+		return []finding{x.unread("sequences", err)}
+	}
+	var out []finding
+	for _, b := range behind {
+		out = append(out, finding{
+			"bad", "sequences", queue.Clean(fmt.Sprintf("%s draws %d next, and %s has ids up to %d, as after a restore of some tables or a move by logical replication: inserts fail with a duplicate key",
+				b.Sequence, b.Draws, b.Table, b.Largest)),
+			fmt.Sprintf("SELECT setval(%s, (SELECT max(%s) FROM %s))", literal(b.Sequence.String()), b.Column, b.Table),
+		})
+	}
+	if len(out) == 0 {
+		return []finding{{"ok", "sequences", queue.Clean("each draws ids above those of its table"), ""}}
+	}
+	return out
+}
+
 // idFinding lists rows of older releases whose ids the current rules would
 // refuse.
 func idFinding(ctx context.Context, x patient) []finding {

@@ -73,3 +73,14 @@ func NeverDue(ctx context.Context, c *pgclient.Client) (lanes []queue.Text, n in
 		FROM public.job_queue q WHERE NOT q.ready AND q.process_after > '9999-12-31Z' GROUP BY q.job_kind, q.event_domain ORDER BY 1 LIMIT 20`)
 
 }
+
+// Behind is a sequence that would draw ids which exist.
+type Behind struct {
+	Sequence, Table, Column queue.Text // quoted for a statement
+	Draws, Largest          int64      // the next id that it draws, and the largest in the table
+}
+
+// SequencesBehind returns the sequences that would draw ids which exist.
+func SequencesBehind(ctx context.Context, c *pgclient.Client) ([]Behind, error) {
+	return read[Behind](ctx, c, "SELECT b.sequence, b.table_name, b.id_column, b.draws, b.largest FROM public.fn_queue_sequences_behind() b")
+}
