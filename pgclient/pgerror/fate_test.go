@@ -126,3 +126,14 @@ func TestNoPasswordWasGiven(t *testing.T) {
 		require.Contains(t, e.Do.String(), do)
 	}
 }
+
+// A parameter of another program in the connection string, as in a DATABASE_URL that it shares, is a
+// mistake of the configuration; the server says the same of a missing object of a statement.
+func TestUnknownParameterOfTheConnection(t *testing.T) {
+	t.Parallel()
+	pg := &pgconn.PgError{Code: "42704", Message: `unrecognized configuration parameter "schema"`}
+	err := pgerror.Translate(errors.Join(&pgconn.ConnectError{Config: &pgconn.Config{}}, pg))
+	require.Equal(t, queue.KindConfig, queue.KindOf(err))
+	require.ErrorContains(t, err, `unrecognized configuration parameter "schema" (SQLSTATE 42704): take it out of the connection string`)
+	require.Equal(t, queue.KindFailed, queue.KindOf(pgerror.Translate(pg)))
+}

@@ -91,6 +91,10 @@ func Translate(err error) error {
 			return queue.NewError(queue.KindUnavailable, Mask(pg.Message), "SQLSTATE "+pg.Code,
 				"no password was given: write it into ~/.pgpass (HOST:PORT:DATABASE:USER:PASSWORD, mode 0600) or into PGPASSWORD").Because(err)
 		}
+		if pg.Code == "42704" && errors.As(err, &connect) { // a parameter that is neither the driver's nor the server's
+			return queue.NewError(queue.KindConfig, Mask(pg.Message), "SQLSTATE "+pg.Code,
+				"take it out of the connection string, DATABASE_URL or the service file: other programs may know it, the driver and the server do not").Because(err)
+		}
 		return serverError(pg, err)
 	}
 	var netErr net.Error
