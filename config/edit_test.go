@@ -207,7 +207,7 @@ func TestProblemsNameTheirLine(t *testing.T) {
 		"a profile's kind":   {"profiles:\n  a: 3\n", `profile "a" is a number (file PATH:2)`},
 		"the profiles' kind": {"theme: dark\nprofiles: 3\n", `profiles is a number (file PATH:2)`},
 		"no such profile":    {"theme: dark\nprofile: prud\nprofiles:\n  prod: {dsn: service=a}\n", `there is no profile "prud" (file PATH:2): did you mean prod?`},
-		"the same key twice": {"theme: dark\ndsn: service=a\ndsn: service=b\n", `defined at line 2 (file PATH:3)`},
+		"the same key twice": {"theme: dark\ndsn: service=a\ndsn: service=b\n", `"dsn" is set twice, first in line 2 (file PATH:3)`},
 		"not YAML":           {"theme: dark\ndsn: 'service\n", `is not valid YAML`},
 		"two documents":      {"theme: dark\n---\ntheme: light\n", `more than one document, separated by --- (file PATH:`},
 	} {

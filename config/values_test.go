@@ -183,7 +183,7 @@ func TestNameThatLooksLikeANumber(t *testing.T) {
 	for text, says := range map[string]string{
 		"actor: true\n": "must be text, not a switch", "refresh: 2\n": "not a number", "read_only: 1\n": "not a number", "profiles: 010\n": "profiles is a number",
 		"handlers:\n  - {kind: a, command: [x, 010]}\n": "has a number as word 2", "delivery: 010\n": "is a number",
-		"profiles:\n  1.10: {}\n  \"1.10\": {}\n": "already defined",
+		"profiles:\n  1.10: {}\n  \"1.10\": {}\n": `"1.10" is set twice, first in line 2`,
 	} {
 		lines := problems(t, config.Sources{ConfigHome: home(t, text)})
 		require.Len(t, lines, 1, text)

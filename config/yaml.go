@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // yamlError says why a text is no valid configuration file, and in which line the mistake is.
@@ -90,6 +92,46 @@ func notYAML(err error) *yamlError {
 	return &yamlError{"the configuration file is not valid YAML: " + oneLine(msg), line}
 }
 
+// beginning adds to an error about a character that can begin nothing which one that is: a tab in
+// front of a key, or one before which a value needs quotes. The library gives no number to line 1.
+func (e *yamlError) beginning(text []byte) *yamlError {
+	if !strings.HasSuffix(e.what, "found character that cannot start any token") {
+		return e
+	}
+	e.line = max(e.line, 1)
+	lines := bytes.Split(text, []byte("\n"))
+	if e.line <= len(lines) && bytes.HasPrefix(bytes.TrimLeft(lines[e.line-1], " "), []byte("\t")) {
+		e.what += ": a tab is in front of it, where only spaces may be"
+	} else {
+		e.what += ": a value that begins with @, %, a backquote or a tab needs quotes"
+	}
+	return e
+}
+
+// plainKey matches a key that is shown in an error. Any other may be a password in a wrong place.
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,60}$`)
+
+// twice returns an error for the first key that a mapping has twice; nil if no mapping has one.
+func twice(n *yaml.Node) *yamlError {
+	first := map[string]int{}
+	for i, inner := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 && inner.Kind == yaml.ScalarNode {
+			if line, has := first[inner.Value]; has {
+				name := "a key"
+				if plainKey.MatchString(inner.Value) {
+					name = quote(inner.Value)
+				}
+				return &yamlError{fmt.Sprintf("%s is set twice, first in line %d", name, line), inner.Line}
+			}
+			first[inner.Value] = inner.Line
+		}
+		if bad := twice(inner); bad != nil {
+			return bad
+		}
+	}
+	return nil
+}
+
 // parseYAML returns the single YAML document of a text; nil if the text has none.
 func parseYAML(text []byte) (*yaml.Node, *yamlError) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
@@ -98,13 +140,13 @@ func parseYAML(text []byte) (*yaml.Node, *yamlError) {
 	case errors.Is(err, io.EOF):
 		return nil, nil
 	case err != nil:
-		return nil, notYAML(err)
+		return nil, notYAML(err).beginning(text)
 	}
 	switch err := dec.Decode(&next); {
 	case errors.Is(err, io.EOF):
 		return doc.Content[0], nil
 	case err != nil:
-		return nil, notYAML(err)
+		return nil, notYAML(err).beginning(text)
 	default:
 		return nil, &yamlError{"the configuration file holds more than one document, separated by ---", next.Line}
 	}
@@ -119,7 +161,13 @@ func decodeYAML(text []byte) (map[string]any, place, *yamlError) {
 	if bad != nil || root == nil {
 		return settings, place{}, bad
 	}
+	if root.Kind != yaml.MappingNode && root.Tag != "!!null" {
+		return nil, place{}, &yamlError{"the configuration file holds " + queue.Choose(root.Kind == yaml.SequenceNode, "a list", "text") + " and no keys, such as dsn: service=prod", root.Line}
+	}
 	keysAsText(root)
+	if bad := twice(root); bad != nil {
+		return nil, place{}, bad
+	}
 	if err := root.Decode(&settings); err != nil {
 		return nil, place{}, notYAML(err)
 	}

@@ -125,6 +125,9 @@ func TestHelpVerb(t *testing.T) {
 		{[]string{"dlq", "shwo"}, 2, `unknown command "shwo" for "qtop dlq" (command line): did you mean show?`},
 		{[]string{"dlq", "--lmit", "3"}, 2, "unknown flag: --lmit (command line): did you mean --limit? see qtop dlq --help"},
 		{[]string{"ack", "--coment", "3"}, 2, "did you mean --comment?"},
+		{[]string{"status", "--watch=maybe"}, 2, `--watch cannot be "maybe" (command line): use true or false`},
+		{[]string{"dlq", "--limit", "many"}, 2, `--limit cannot be "many" (command line): use a whole number`},
+		{[]string{"export", "jobs", "--limit", "99999999999999999999"}, 2, `--limit cannot be "99999999999999999999" (command line): use a smaller number`},
 		{[]string{"status", "--json"}, 2, "unknown flag: --json (command line): did you mean --output json? see qtop status --help"},
 	} {
 		var out, errs bytes.Buffer

@@ -63,6 +63,10 @@ func commandLine(a *app) *cobra.Command {
 		if n := negative.FindStringSubmatch(err.Error()); n != nil {
 			return usage("there is no flag "+n[1], "command line", "no number here is below 0; put an argument that begins with a dash after --")
 		}
+		if v := unparsed.FindStringSubmatch(err.Error()); v != nil {
+			do := queue.Choose(v[3] == "Bool", "use true or false", queue.Choose(v[3] == "Float", "use a number", "use a whole number"))
+			return usage(v[2]+" cannot be "+v[1], "command line", queue.Choose(v[4] == "value out of range", "use a smaller number", do))
+		}
 		return usage(err.Error(), "command line", nearFlag(cmd, err))
 	})
 	root.AddGroup(groups()...)
@@ -174,3 +178,6 @@ var jsonWanted = regexp.MustCompile(`(?m)^(-o|--output)[\n=]?json`)
 // negative finds the number in pflag's error about an argument that begins with
 // a dash, such as -5.
 var negative = regexp.MustCompile(`^unknown shorthand flag: '[0-9.]' in (-[0-9.]+)$`)
+
+// unparsed finds value, flag and type in pflag's error about a value that Go cannot parse.
+var unparsed = regexp.MustCompile(`^invalid argument (".*") for "(?:-\w, )?(--[\w-]+)" flag: strconv\.Parse(\w+): .*: (invalid syntax|value out of range)$`)
