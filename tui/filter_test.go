@@ -131,8 +131,8 @@ func TestEscInAFilterGoesBack(t *testing.T) {
 	})
 }
 
-// The order of a list of which only a part is loaded says so: its first row need not be the first of
-// all.
+// The status line reports that an order is one of the loaded rows only: its first row need not be the
+// first of all.
 func TestOrderOfAPartOfTheRows(t *testing.T) {
 	run(t, setup{w: 120, h: 24}, func(c *console) {
 		c.press("5", "enter")

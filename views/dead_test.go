@@ -20,7 +20,7 @@ func TestGroupNames(t *testing.T) {
 }
 
 // The columns of a list with several sources do not depend on which of them is first: otherwise they
-// would change places with each new dead letter. Each id has room.
+// would be in another order after each new dead letter. Each id has room.
 func TestColumnsOfMixedDeadLetters(t *testing.T) {
 	hook, job := queue.DeadLetter{ID: "7", Source: "webhook"}, queue.DeadLetter{ID: "job:7", Source: "job"}
 	event := queue.DeadLetter{ID: "event:7", Source: "event"}
