@@ -130,7 +130,7 @@ func (e Env) whyKeys(waits, why string) string {
 	for _, c := range []struct{ words, keys string }{
 		{" is off", "gf E"}, {"interval_seconds is ", "gf E"},
 		{"no live host runs ", startKeys}, {"does not run", startKeys}, {noHandler, startKeys}, {absentExecutors, startKeys},
-		{"endpoint suspended", "7 D"}, {"circuit open", "7 D"}, {"none of its subscriptions is open", "7 D"},
+		{"endpoint suspended", "7 D"}, {"circuit open", "7 D"}, {"no subscription of the endpoint may send", "7 D"}, {"none of its subscriptions is open", "7 D"},
 		{"rate limit ", "7 M"},
 		{"executor subscribes to it", "4 E"}, {"parallel limit", "4 E"}, {"priority floor", "4 E"},
 		{"open transaction", "gl"}, {" is held by ", "gl"}, {"queue.scheduler.mode is ", "gf E"},

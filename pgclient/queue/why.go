@@ -46,11 +46,13 @@ func WhyCode(why string) string {
 		{"no live host has a handler", "handler"}, {" executors have no handler", "handler"},
 		{"no live host can sign", "signing"}, {"not every live host can sign", "signing"}, {"no live host runs ", "host"},
 		{"endpoint suspended", "suspension"}, {" subscriptions are suspended", "suspension"}, {"circuit open", "circuit"}, {"circuit half open", "circuit"},
-		{" circuits are open", "circuit"}, {"none of its subscriptions is open", "gates"}, {" subscriptions are not in use", "subscription"},
+		{" circuits are open", "circuit"}, {"no subscription of the endpoint may send", "gates"}, {" subscriptions are inactive or unverified", "subscription"},
 		{"subscription inactive", "subscription"}, {"subscription unverified", "subscription"},
-		{"due later", "due"}, {"never due", "due"}, {"does not run: what is due", "due"}, {"job_queue_default.interval_seconds is ", "due"}, {"rate limit ", "rate"}, {"slow start: ", "slow_start"},
+		{"due later", "due"}, {"never due", "due"}, {"does not run: jobs that become due", "due"}, {"job_queue_default.interval_seconds is ", "due"}, {"rate limit ", "rate"}, {"slow start: ", "slow_start"},
 		{"the route of ", "route"}, {"held by an open transaction", "held"}, {".interval_seconds is ", "schedule"}, {" is paused", "operation"},
 		{" is silent", "silence"}, {" is off", "flag"},
+		// texts of older databases
+		{"none of its subscriptions is open", "gates"}, {" subscriptions are not in use", "subscription"}, {"does not run: what is due", "due"},
 	} {
 		if strings.Contains(why, c.words) {
 			return c.code

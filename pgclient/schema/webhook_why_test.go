@@ -197,7 +197,9 @@ func TestWhyAnEndpointWaits(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("qtop webhook enable %d --reason R", other), h.cure(name, "subscription"))
 	require.Equal(t, fmt.Sprintf("qtop endpoint resume %d --reason R", sub), h.cure(name, "suspension"))
 	why, _, column = h.whyOf(name)
-	require.Equal(t, []string{"none of its subscriptions is open", "none of its subscriptions is open"}, []string{why, column})
+	require.Equal(t, []string{"no subscription of the endpoint may send now", "no subscription of the endpoint may send now"}, []string{why, column})
+	require.Equal(t, fmt.Sprintf("%d: suspended, %d: inactive", sub, other), one[string](h, `SELECT l.value ->> 'detail' FROM jsonb_array_elements(public.fn_queue_why($1) -> 'links') l
+		WHERE l.value ->> 'link' = 'gates'`, name))
 	open()
 	h.exec("UPDATE public.subscriptions SET verified = false WHERE id = $1", sub)
 	why, _, _ = h.whyOf(name)
@@ -453,7 +455,7 @@ func TestWhyDueJobsAreNotTakenIn(t *testing.T) {
 		require.Equal(t, got["why"], j.snapshot().Queues[0].Why.String())
 		return got["why"].(string) + "; " + get[string](j.core, "SELECT l ->> 'do' FROM jsonb_array_elements(public.fn_queue_why('k') -> 'links') l WHERE l ->> 'state' = 'blocks'")
 	}
-	require.Equal(t, "job_queue_default does not run: what is due is not taken in; qtop worker --loops job_queue_default", shown())
+	require.Equal(t, "job_queue_default does not run: jobs that become due cannot be claimed; qtop worker --loops job_queue_default", shown())
 	// A host does not help while the interval is 0.
 	j.exec("SELECT public.fn_dot_config_set('queue.tick.job_queue_default.interval_seconds', '0', 'ann', 'r')")
 	require.Equal(t, "queue.tick.job_queue_default.interval_seconds is 0; qtop flag set queue.tick.job_queue_default.interval_seconds 30 --reason R", shown())

@@ -104,7 +104,8 @@ BEGIN
         WHEN r.unhandled THEN 'no live host has a handler for it'
         WHEN l.oldest_at IS NULL AND v_unscheduled
           THEN 'queue.tick.job_queue_default.interval_seconds is 0'
-        WHEN l.oldest_at IS NULL AND v_due_late THEN 'job_queue_default does not run: what is due is not taken in'
+        WHEN l.oldest_at IS NULL AND v_due_late
+          THEN 'job_queue_default does not run: jobs that become due cannot be claimed'
         WHEN l.oldest_at IS NULL AND n.n >= l.queued + l.retry_waiting THEN 'never due'
         WHEN l.oldest_at IS NULL AND n.n > 0 THEN 'due later, ' || n.n || ' never'
         WHEN l.oldest_at IS NULL THEN 'all due later'

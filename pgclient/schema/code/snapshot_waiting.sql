@@ -65,7 +65,7 @@ BEGIN
           || max(g.suspended_reason)
         WHEN bool_and(g.gate = 'suspended' AND g.suspended_reason = 'circuit') THEN 'circuit open'
         WHEN bool_and(g.gate = 'half_open') THEN 'circuit half open: one probe at a time'
-        WHEN bool_and(g.gate <> 'open') THEN 'none of its subscriptions is open'
+        WHEN bool_and(g.gate <> 'open') THEN 'no subscription of the endpoint may send now'
         WHEN v_senders = 0 THEN 'no live host runs webhook_worker'
         WHEN v_orchestrators = 0 THEN 'no live host runs saga_orchestrator'
         WHEN bool_and(COALESCE(f.hosts, 0) >= v_senders) THEN 'no live host can sign: ' || min(f.what)

@@ -95,6 +95,9 @@ BEGIN
         COALESCE(to_char(g.suspended_until AT TIME ZONE 'UTC', '" until "YYYY-MM-DD HH24:MI:SS"Z"'), '')), '; '
           ORDER BY g.subscription_id)
       FILTER (WHERE g.gate IN ('suspended', 'half_open')) AS who,
+    string_agg(format('%s: %s', g.subscription_id, CASE WHEN g.gate = 'suspended' AND g.suspended_reason = 'circuit'
+      THEN 'circuit open' WHEN g.gate = 'half_open' THEN 'circuit half open' ELSE g.gate END), ', '
+        ORDER BY g.subscription_id) AS gates,
     min(g.subscription_id) FILTER (WHERE g.gate IN ('suspended', 'half_open')) AS first_shut,
     min(g.subscription_id) FILTER (WHERE g.gate = 'suspended' AND g.suspended_reason <> 'circuit') AS first_suspended,
     min(g.subscription_id) FILTER (WHERE g.gate = 'half_open' OR g.gate = 'suspended'
@@ -112,8 +115,9 @@ BEGIN
     public.fn_why_link(
       p_link => 'subscription',
       p_state => CASE v_gate.unsubscribed WHEN v_all THEN 'blocks' WHEN 0 THEN 'clear' ELSE 'slows' END,
-      p_text => CASE v_gate.unsubscribed WHEN v_all THEN 'subscription ' || v_gate.gate WHEN 0 THEN 'subscribed'
-        ELSE v_gate.unsubscribed || ' of ' || v_all || ' subscriptions are not in use' END,
+      p_text => CASE v_gate.unsubscribed WHEN v_all THEN 'subscription ' || v_gate.gate WHEN 0
+        THEN 'active and verified' ELSE v_gate.unsubscribed || ' of ' || v_all
+        || ' subscriptions are inactive or unverified' END,
       p_detail => NULL, p_keys => '',
       p_do => CASE WHEN v_gate.first_unverified IS NULL
         THEN format('qtop webhook enable %s --reason R', v_gate.first_inactive)
@@ -136,12 +140,13 @@ BEGIN
       p_do => format('qtop endpoint resume %s --reason R', v_gate.first_broken)));
   IF v_gate.shut = v_all AND NOT v_links @> '[{"state": "blocks"}]' THEN
     v_links := v_links || public.fn_why_link(
-      p_link => 'gates', p_state => 'blocks', p_text => 'none of its subscriptions is open', p_detail => NULL,
-      p_keys => '7 D', p_do => format('qtop endpoint resume %s --reason R', v_gate.first_shut));
+      p_link => 'gates', p_state => 'blocks', p_text => 'no subscription of the endpoint may send now',
+      p_detail => left(v_gate.gates, 400), p_keys => '7 D',
+      p_do => format('qtop endpoint resume %s --reason R', v_gate.first_shut));
   END IF;
   v_links := v_links || public.fn_why_link(
     p_link => 'parallel', p_state => 'clear', p_text => v_in_flight || ' in flight',
-    p_detail => 'each host sends delivery.per_endpoint at once', p_keys => '', p_do => '')
+    p_detail => 'each host sends at most delivery.per_endpoint requests at once', p_keys => '', p_do => '')
     || public.fn_why_host('webhook_worker') || public.fn_why_host('saga_orchestrator');
   -- a host that cannot sign is replaced by other hosts: the condition blocks only if no live host can sign
   SELECT count(*) AS n, count(*) FILTER (WHERE s.hosts >= h.n) AS nowhere, min(s.what) AS what, min(s.remedy) AS remedy,
@@ -163,7 +168,8 @@ BEGIN
   IF v_waiting > 0 THEN
     v_links := v_links || public.fn_why_link(
       p_link => 'due', p_state => CASE WHEN v_oldest IS NULL AND v_next IS NOT NULL THEN 'blocks' ELSE 'clear' END,
-      p_text => CASE WHEN v_oldest IS NOT NULL THEN 'due' WHEN v_next IS NOT NULL THEN 'all due later: backing off'
+      p_text => CASE WHEN v_oldest IS NOT NULL THEN 'deliveries are due' WHEN v_next IS NOT NULL
+        THEN 'all due later: backing off'
         ELSE 'all in flight' END,
       p_detail => CASE WHEN v_oldest IS NULL THEN 'the next at '
         || to_char(v_next AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"') END,
@@ -204,7 +210,7 @@ DECLARE
   r record;
   v_waiting bigint;
   v_late boolean := public.fn_job_due_late();
-  -- switched off: what is due is not taken in
+  -- switched off: a job that becomes due cannot be claimed
   v_off boolean := v_late AND public.fn_cfg_int('queue.tick.job_queue_default.interval_seconds', 30) = 0;
   v_who text;
   v_lowest int;
@@ -279,7 +285,8 @@ BEGIN
       p_link => 'handler',
       p_state => CASE WHEN r.unhandled THEN 'blocks' WHEN r.without > 0 THEN 'slows' ELSE 'clear' END,
       p_text => CASE WHEN r.unhandled THEN 'no live host has a handler for it' WHEN r.without > 0 THEN r.without
-        || ' of ' || r.n || ' executors have no handler for it' ELSE 'handlers are not missing' END,
+        || ' of ' || r.n || ' executors have no handler for it'
+        ELSE 'no subscribed executor lacks a handler for it' END,
       p_detail => NULL, p_keys => '',
       p_do => format('bind %s under handlers in the configuration of a worker host', p_kind)),
     public.fn_why_link(
@@ -288,12 +295,13 @@ BEGIN
       p_text => CASE WHEN v_waiting > 0 AND b.oldest_at IS NULL AND v_off
           THEN 'queue.tick.job_queue_default.interval_seconds is 0'
         WHEN v_waiting > 0 AND b.oldest_at IS NULL AND v_late
-          THEN 'job_queue_default does not run: what is due is not taken in'
+          THEN 'job_queue_default does not run: jobs that become due cannot be claimed'
         WHEN v_never > 0
         THEN format('%s of %s waiting jobs are never due: their process_after is infinity or beyond the year 9999',
           v_never, v_waiting)
-        WHEN v_waiting = 0 OR b.oldest_at IS NOT NULL THEN 'due' ELSE 'all due later' END,
-      p_detail => CASE WHEN v_off THEN 'what is due is not taken in' END,
+        WHEN v_waiting = 0 THEN 'no job waits' WHEN b.oldest_at IS NOT NULL THEN 'jobs are due'
+          ELSE 'all due later' END,
+      p_detail => CASE WHEN v_off THEN 'jobs that become due cannot be claimed' END,
       p_keys => CASE WHEN v_off THEN 'gf E' WHEN v_late THEN 'gw S' ELSE '' END,
       p_do => CASE WHEN v_off THEN 'qtop flag set queue.tick.job_queue_default.interval_seconds 30 --reason R'
         WHEN v_late THEN 'qtop worker --loops job_queue_default'
