@@ -100,7 +100,7 @@ func secretsThatHostsLack(ctx context.Context, x patient) (all []finding, _ erro
 		}
 		all = append(all, finding{queue.Choose(u.Nowhere, "bad", "note"), "signing", queue.Clean(fmt.Sprintf("%s cannot sign with secret_ref %q, which %s: the first is %d", who, u.Ref,
 			queue.Plural(u.Subscriptions, "active webhook subscription names", "active webhook subscriptions name"), u.First)),
-			"add it to delivery.secrets of the host, or qtop webhook rotate-secret ID --secret-ref REF --reason R to sign with one that it has"})
+			"add it to delivery.secrets of the host, or qtop webhook rotate-secret ID --secret NAME --reason R to sign with one that it has"})
 	}
 	return append(all, leftOut("signing", len(unknown), unknown[0].Of)...), nil
 }
@@ -113,7 +113,7 @@ func unsignedSubscriptions(ctx context.Context, x patient) ([]finding, error) {
 		return nil, err
 	}
 	return []finding{{"note", "signing", queue.Clean(queue.Plural(unsigned, "active webhook subscription sends", "active webhook subscriptions send") + " unsigned"),
-		"their receivers cannot verify the sender: give them a secret_ref (docs/webhooks.md)"}}, nil
+		"their receivers cannot verify the sender; sign them: qtop webhook rotate-secret ID --secret NAME --reason R (docs/webhooks.md)"}}, nil
 }
 
 // misformedURLs lists the subscriptions whose URL has a form that is no longer

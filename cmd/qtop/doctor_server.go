@@ -78,7 +78,7 @@ func judgeDisk(s inspect.ServerState, followers []inspect.Follower, free, total 
 	case total == 0:
 		why, do := "this is not the server's machine, or cannot be told to be", "run qtop doctor there, or watch its free space there"
 		if s.DataDirectory.Empty() {
-			why, do = "this login may not ask where the data are", "GRANT pg_read_all_settings TO it and run qtop doctor on the server's machine, or watch its free space there"
+			why, do = "this login may not ask where the data are", "GRANT pg_read_all_settings TO this login and run qtop doctor on the server's machine, or watch its free space there"
 		}
 		out = append(out, finding{"note", "disk", queue.Clean(about + "; how full the disk is, qtop does not see: " + why), do})
 	case free < 1<<30 || free < total/20:

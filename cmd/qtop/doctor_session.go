@@ -1,13 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/actions"
+	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -154,15 +154,16 @@ func poolerFinding(ctx context.Context, x patient) finding {
 const shownVerbs = 6
 
 // grantee says whom a GRANT must name, so that it has an effect for this login.
-func (x patient) grantee() string {
+func (x patient) grantee(ctx context.Context) string {
 	if x.session.InForce.Empty() {
-		return "the login"
+		login, err := inspect.ThisLogin(ctx, x.client)
+		return queue.Choose(err == nil, login.String(), "the login")
 	}
 	return x.session.InForce.String() + ", with whose rights the login works, or ALTER ROLE … RESET role if it has its own"
 }
 
 // rightFindings lists the rights that actions need and this login lacks.
-func rightFindings(_ context.Context, x patient) (all []finding) {
+func rightFindings(ctx context.Context, x patient) (all []finding) {
 	lacking := map[string][]string{}
 	var needs []string
 	for _, act := range actions.Registry() {
@@ -173,7 +174,14 @@ func rightFindings(_ context.Context, x patient) (all []finding) {
 		if lacking[need] == nil {
 			needs = append(needs, need)
 		}
-		lacking[need] = append(lacking[need], cmp.Or(act.Words, string(act.ID)))
+		name := act.Words
+		switch {
+		case act.Local():
+			name = "loops of a worker host"
+		case act.Twin != "": // part of another verb
+			name = act.Spellings[0]
+		}
+		lacking[need] = append(lacking[need], name)
 	}
 	for _, need := range needs {
 		verbs := lacking[need]
@@ -181,7 +189,7 @@ func rightFindings(_ context.Context, x patient) (all []finding) {
 		if more := len(verbs) - shownVerbs; more > 0 {
 			shown += fmt.Sprintf(" and %d more", more)
 		}
-		all = append(all, finding{"note", "rights", queue.Clean("without " + need + ": no " + shown), "GRANT " + need + " TO " + x.grantee() + ", where that is meant"})
+		all = append(all, finding{"note", "rights", queue.Clean("without " + need + ": no " + shown), "GRANT " + need + " TO " + x.grantee(ctx) + ", where that is meant"})
 	}
 	if len(all) == 0 {
 		return []finding{{"ok", "rights", queue.Clean("every action"), ""}}

@@ -105,8 +105,11 @@ func TestDoctorOnHostRights(t *testing.T) {
 func TestDoctorOnRights(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	f := doctorSays(t, "rights", db.DSN(pgtest.Login(t, db, "queue_viewer", "workflow_admin", "dot_executor", "subscription_admin")))
+	login := pgtest.Login(t, db, "queue_viewer", "workflow_admin", "dot_executor", "subscription_admin")
+	f := doctorSays(t, "rights", db.DSN(login))
 	require.Equal(t, "note", f.State)
 	require.Regexp(t, `^without dead_letter_operator: no requeue, resolve, reopen, undo, .+, .+ and [0-9]+ more$`, f.Found.String())
-	require.Equal(t, "GRANT dead_letter_operator TO the login, where that is meant", f.Remedy)
+	require.Equal(t, "GRANT dead_letter_operator TO "+login+", where that is meant", f.Remedy)
+	f = doctorSays(t, "rights", db.DSN(pgtest.Login(t, db, "queue_viewer", "workflow_admin", "dead_letter_operator", "subscription_admin")))
+	require.Equal(t, "without dot_executor: no loops of a worker host", f.Found.String())
 }

@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -160,4 +163,40 @@ func TestYesIsY(t *testing.T) {
 	var value string
 	require.NoError(t, db.Conn(t, "").QueryRow(t.Context(), "SELECT value FROM public.dot_config WHERE key = 'webhook.worker.enabled'").Scan(&value))
 	require.Equal(t, "false", value)
+}
+
+// A command in a text of the program, the functions of the schema or the documents has only flags
+// that its verb has: a remedy that is refused helps nobody.
+func TestTextsNameFlagsThatExist(t *testing.T) {
+	command := regexp.MustCompile("\\bqtop ([a-z][a-z-]+(?: [a-z][a-z-]+)?)([^`\"\n;(),]*)")
+	flag := regexp.MustCompile(`--([a-z][a-z-]+)`)
+	root := commandLine(&app{})
+	seen := 0
+	for _, folder := range []string{"cmd/qtop", "config", "docs", "pgclient", "tui", "views", "workerhost"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join("../..", folder), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") || !slices.Contains([]string{".go", ".md", ".sql"}, filepath.Ext(path)) ||
+				strings.Contains(path, "/migrations/") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			for _, m := range command.FindAllStringSubmatch(string(text), -1) {
+				verb, _, err := root.Find(strings.Fields(m[1]))
+				if err != nil || verb == root || verb.HasSubCommands() && strings.HasPrefix(m[2], " %") {
+					continue // prose, or the verb is not in the text
+				}
+				for _, f := range flag.FindAllStringSubmatch(m[2], -1) {
+					seen++
+					verb.InitDefaultHelpFlag()
+					if verb.Flags().Lookup(f[1]) == nil && verb.InheritedFlags().Lookup(f[1]) == nil {
+						t.Errorf("%s: %q has no flag --%s", path, strings.TrimSpace(m[0]), f[1])
+					}
+				}
+			}
+			return nil
+		}))
+	}
+	require.Greater(t, seen, 100)
 }
