@@ -19,6 +19,10 @@ func TestBudget(t *testing.T) {
 	read := func(n int64) func(context.Context, int64) (work.Payload, error) {
 		return func(_ context.Context, maxBytes int64) (work.Payload, error) {
 			reads++
+			if maxBytes > maxPayloadBytes && largeReads.TryAcquire(1) {
+				largeReads.Release(1)
+				t.Error("another large payload could be read at the same time")
+			}
 			p := work.Payload{Bytes: n, Readable: true}
 			if n <= maxBytes {
 				p.Text = make([]byte, n)
@@ -44,7 +48,7 @@ func TestBudget(t *testing.T) {
 		return ctx
 	}
 	one, two := hold(maxPayloadBytes/2), hold(maxPayloadBytes/2-10)
-	require.Equal(t, 2, reads)
+	require.Equal(t, 4, reads, "a large payload is read once its length is known")
 	small := hold(10)
 	require.ErrorIs(t, b.Use(shortContext(), read(1), nil), context.DeadlineExceeded)
 	small()
