@@ -288,7 +288,8 @@ func (d *DB) asSuperuser(t testing.TB, do func(context.Context, *pgx.Conn) error
 	t.Helper()
 	ctx := context.Background()
 	conn := d.Conn(t, "")
-	if err := errors.Join(do(ctx, conn), conn.Close(ctx)); err != nil {
+	_, err := conn.Exec(ctx, "SET statement_timeout = 0") // on a busy machine, hundreds of doubles take minutes
+	if err := errors.Join(err, do(ctx, conn), conn.Close(ctx)); err != nil {
 		t.Fatalf("pgtest: the hostile world: %v", err)
 	}
 }
