@@ -126,6 +126,9 @@ func upgradeUnder(t *testing.T, before string, flags []string) {
 		require.NoError(t, hosts[id].Process.Signal(syscall.SIGTERM))
 		require.NoError(t, hosts[id].Wait(), "%s", logs[id])
 		for line := range strings.SplitSeq(logs[id].String(), "\n") {
+			if strings.Contains(line, "40P01 deadlock detected") { // with the migration, which PostgreSQL may end as well as a tick: both try again
+				continue
+			}
 			require.NotContains(t, line, `"level":"ERROR"`, "host %s", id)
 		}
 	}

@@ -28,7 +28,7 @@ func TestUpWithoutSchemaPublic(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	conn := db.Conn(t, "")
-	_, err := conn.Exec(t.Context(), "DROP SCHEMA public")
+	_, err := conn.Exec(t.Context(), "DROP SCHEMA public CASCADE") // the hostile pass has planted its own in it
 	require.NoError(t, err)
 	err = schema.Up(t.Context(), db.DSN(""), nil)
 	require.ErrorContains(t, err, "CREATE SCHEMA public")
