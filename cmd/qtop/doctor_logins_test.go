@@ -131,7 +131,9 @@ func TestDoctorOnLogins(t *testing.T) {
 	lines, _ = doctor("host")
 	require.Contains(t, lines, runs+"GRANT dot_executor, webhook_worker TO queue_viewer, which gives it to all its members, if")
 	lines, _ = doctor("postgres")
-	require.Contains(t, lines, "note superuser: this login is a superuser")
+	if !pgtest.HostilePass() { // whose paths are further lines, so that this one is among those that are left out
+		require.Contains(t, lines, "note superuser: this login is a superuser")
+	}
 	out, _ := qtop(t, s.DSN("postgres", db), "doctor", "--read-only", "-o", "json").Output()
 	require.Contains(t, string(out), "not looked at: this session is read-only", "the partitions")
 }
