@@ -78,8 +78,10 @@ BEGIN
   END IF;
   v_text := regexp_replace(v_text, '%[Cc]2%[Aa]0|\\u00[Aa]0|&nbsp;', ' ', 'g');
   IF v_text ~ '&#' THEN
+    -- without leading zeros an entity has few spellings: each takes one replace()
+    v_text := regexp_replace(v_text, '&#([Xx]?)0+([0-9A-Fa-f]+;)', '&#\1\2', 'g');
     FOR v_hex, v_code IN SELECT DISTINCT m[1], COALESCE(('x' || m[2])::bit(8)::int, m[3]::int)
-      FROM regexp_matches(v_text, '(&#(?:[Xx]0*([0-9A-Fa-f]{2})|0*([0-9]{2,3}));)', 'g') m LOOP
+      FROM regexp_matches(v_text, '(&#(?:[Xx]([0-9A-Fa-f]{2})|([0-9]{2,3}));)', 'g') m LOOP
       IF v_code BETWEEN 32 AND 126 OR v_code = 160 THEN
         v_text := replace(v_text, v_hex, CASE WHEN v_code = 160 THEN ' ' ELSE chr(v_code) END);
       END IF;
@@ -194,17 +196,17 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_iban IS 'Whether a text is an IBAN, by its checksum. Internal.';
 
--- fn_mask_groups(text, iban) → the text, groups with a space or a hyphen between them, with each run of groups masked
--- that is a card number, or an IBAN: other numbers and words may be next to it. If more than 200 groups may be the
--- first of a run, all is masked, because testing each run takes too long. Internal.
+-- fn_mask_groups(text, iban) → the text, groups of letters and digits with other characters between them, with each run
+-- of groups masked that is a card number, or an IBAN: other numbers and words may be next to it. If more than 200
+-- groups may be the first of a run, all is masked, because testing each run takes too long. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_groups(p_text text, p_iban boolean) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   c_start CONSTANT text := CASE WHEN p_iban THEN '^[A-Za-z]{2}[0-9]{2}' ELSE '^[2-6]' END;
   c_least CONSTANT int := CASE WHEN p_iban THEN 15 ELSE 13 END;
   c_most CONSTANT int := CASE WHEN p_iban THEN 34 ELSE 19 END;
-  v_groups text[] := regexp_split_to_array(p_text, '[ -]');
-  v_marks text[] := regexp_split_to_array(p_text, '[^ -]+'); -- the mark before each group
+  v_groups text[] := regexp_split_to_array(p_text, '[^A-Za-z0-9]+');
+  v_marks text[] := regexp_split_to_array(p_text, '[A-Za-z0-9]+'); -- the marks before each group
   v_show text[] := v_groups;
   v_run text;
   v_last int;
@@ -245,33 +247,31 @@ DECLARE
   c_card CONSTANT text := '(?:^|[^0-9.]|(?:^|[^0-9])[.])([2-6](?:[ -]?[0-9]){12,})';
   c_iban CONSTANT text := '(?:^|[^A-Za-z0-9])([A-Za-z]{2}[0-9]{2}[A-Za-z0-9]*(?:[ -][A-Za-z0-9]+)*)';
   -- with other marks between the groups only in groups of the usual lengths: 4.1 is a number, 2026/11 a date; a comma
-  -- or a semicolon is between the values of a list
+  -- or a semicolon is between the values of a list. One pattern for each kind, with no limit to the groups, because a
+  -- number or word before an account may look like its first group: 2026: 4111.1111.1111.1111
   c_mark CONSTANT text := '[^A-Za-z0-9,;]{1,3}';
-  c_marked CONSTANT text := '(?:^|[^A-Za-z0-9])([2-6][0-9]{3}(?:' || c_mark || '[0-9]{4}){3}(?:[._/]?[0-9]{1,3})?'
-    '|3[47][0-9]{2}' || c_mark || '[0-9]{6}' || c_mark || '[0-9]{5}'
-    '|[A-Za-z]{2}[0-9]{2}(?:' || c_mark || '[A-Za-z0-9]{4}){2,7}(?:' || c_mark || '[A-Za-z0-9]{1,3})?)(?![A-Za-z0-9])';
+  c_marked_iban CONSTANT text := '(?:^|[^A-Za-z0-9])([A-Za-z]{2}[0-9]{2}(?:' || c_mark || '[A-Za-z0-9]{4}){2,}(?:'
+    || c_mark || '[A-Za-z0-9]{1,3})?)(?![A-Za-z0-9])';
+  c_marked_card CONSTANT text := '(?:^|[^A-Za-z0-9])([2-6][0-9]{3}(?:' || c_mark || '[0-9]{4}){3,}(?:(?:' || c_mark
+    || ')?[0-9]{1,3})?)(?![A-Za-z0-9])';
+  c_marked_amex CONSTANT text := '(?:^|[^A-Za-z0-9])(3[47][0-9]{2}' || c_mark || '[0-9]{6}' || c_mark
+    || '[0-9]{5})(?![A-Za-z0-9])';
   v_text text := p_text;
+  v_pattern text;
   v_iban boolean;
   v_part text;
-  v_plain text;
   v_masked text;
 BEGIN
-  FOR v_part IN SELECT DISTINCT m[1] FROM regexp_matches(v_text, c_marked, 'g') m
-    WHERE m[1] ~ '[^A-Za-z0-9 -]|[ -]{2}' LOOP
-    v_plain := regexp_replace(v_part, '[^A-Za-z0-9]+', ' ', 'g');
-    v_masked := public.fn_mask_groups(public.fn_mask_groups(v_plain, true), false);
-    IF v_masked <> v_plain THEN
-      v_text := replace(v_text, v_part, v_masked);
-    END IF;
-  END LOOP;
-  FOREACH v_iban IN ARRAY ARRAY[true, false] LOOP
+  FOREACH v_pattern IN ARRAY ARRAY[c_marked_iban, c_marked_card, c_marked_amex, c_iban, c_card] LOOP
+    v_iban := v_pattern IN (c_marked_iban, c_iban);
     -- the longest first: a shorter part may lie within a longer one
-    FOR v_part IN SELECT f.part FROM (SELECT DISTINCT m[1] AS part
-      FROM regexp_matches(v_text, CASE WHEN v_iban THEN c_iban ELSE c_card END, 'g') m) f ORDER BY length(f.part) DESC
+    FOR v_part IN SELECT f.part FROM (SELECT DISTINCT m[1] AS part FROM regexp_matches(v_text, v_pattern, 'g') m) f
+      WHERE v_pattern IN (c_iban, c_card) OR f.part ~ '[^A-Za-z0-9 -]|[ -]{2}' ORDER BY length(f.part) DESC
     LOOP
       v_masked := public.fn_mask_groups(v_part, v_iban);
       IF v_masked <> v_part THEN
-        v_text := replace(v_text, v_part, v_masked);
+        -- also the code after a card: 4111/1111/1111/1111/123
+        v_text := replace(v_text, v_part, regexp_replace(v_masked, '•••[._/][0-9]{1,3}$', '•••'));
       END IF;
     END LOOP;
   END LOOP;
@@ -303,8 +303,10 @@ BEGIN
   -- a line end and its like are spaces between words, and nothing within a word
   IF v_text ~ '[^ -~]' THEN
     v_text := public.fn_mask_fold(v_text);
-    v_text := regexp_replace(v_text, '[\u0001-\u001f\u007f-\u009f]', '', 'g')
-      || regexp_replace(v_text, '[\u0001-\u001f\u007f-\u009f]', ' ', 'g');
+    IF v_text ~ '[\u0001-\u001f\u007f-\u009f]' THEN
+      v_text := regexp_replace(v_text, '[\u0001-\u001f\u007f-\u009f]', '', 'g')
+        || regexp_replace(v_text, '[\u0001-\u001f\u007f-\u009f]', ' ', 'g');
+    END IF;
   END IF;
   IF v_text ~ '[%\\&]' THEN
     FOR v_round IN 1..4 LOOP
@@ -318,7 +320,9 @@ BEGIN
     IF v_text ~* '\\u[0-9a-f]{4}' THEN -- a JSON escape of a character beyond ASCII, which fn_mask_fold did not see
       RETURN true;
     END IF;
-    v_text := replace(v_text, '\', '') || regexp_replace(v_text, '\\+[bfnrt]', ' ', 'g');
+    IF strpos(v_text, '\') > 0 THEN
+      v_text := replace(v_text, '\', '') || regexp_replace(v_text, '\\+[bfnrt]', ' ', 'g');
+    END IF;
   END IF;
   RETURN v_text ~ c_shapes OR v_text ~ public.fn_mask_digits() OR v_text <> p_text AND v_text ~ public.fn_mask_codes()
     OR v_text ~* public.fn_mask_names('[0-9]');
@@ -367,9 +371,14 @@ DECLARE
     '|\[[^\]]*(?:\]|$)|\{[^}]*(?:\}|$)|[^&;,\s"''](?:[^&;,\s"'']|,[^&;,\s"''])*)';
   c_is CONSTANT text := '\\*["'']?\]?\s*[:=]{1,2}>?\s*'; -- between a name and its value
   -- the short names within a name: dbPass, userPINCode
-  c_camel CONSTANT text := '(?:[A-Za-z0-9](?:Auth|OAuth2?|Pass|Session|Sig|Hmac|Ssn|Card|Cvv2?|Cvc2?|Iban|Pin|Otp|Totp'
-    '|Mfa)s?|(?:^|[^A-Z])(?:AUTH|PASS|SSN|CVV2?|CVC2?|IBAN|PIN|OTP|MFA)s?(?![A-Z]+[^a-z]))'
-    '(?:[A-Z0-9_.\[\]%-][A-Za-z0-9_.\[\]%-]*)?';
+  c_more CONSTANT text := '(?:[A-Z0-9_.\[\]%-][A-Za-z0-9_.\[\]%-]*)?';
+  c_camel CONSTANT text := '(?:[A-Za-z0-9](?:Pass|Sig|Hmac|Ssn|Card|Cvv2?|Cvc2?|Iban|Pin|Otp|Totp|Mfa)s?'
+    '|(?:^|[^A-Z])(?:AUTH|PASS|SSN|CVV2?|CVC2?|IBAN|PIN|OTP|MFA)s?(?![A-Z]+[^a-z]))' || c_more || c_is;
+  -- in names of classes and functions too, as in createSession: timeout. After a colon and a space, only what is in
+  -- quotes or is no word.
+  c_class CONSTANT text := '[A-Za-z0-9](?:Auth|OAuth2?|Session)s?' || c_more || '(?:\\*["'']\]?\s*[:=]{1,2}>?\s*'
+    '|\]?\s*(?::?={1,2}>?\s*|:(?=[^\s:])|:\s+(?=\\*["'']'
+    '|[^\s&;,"'']{8})(?=\\*["'']|[^\s&;,"'']*[0-9])(?=\\*["'']|[^\s&;,"'']*[A-Za-z])))';
   v_text text := p_text;
 BEGIN
   v_text := regexp_replace(v_text, c_shape, '\1•••', 'g');
@@ -396,8 +405,11 @@ BEGIN
       '(\m(?:[Bb][Aa][Ss][Ii][Cc]|[Dd][Ii][Gg][Ee][Ss][Tt])\s+)[A-Za-z0-9+/_-]+[A-Z0-9=+/][A-Za-z0-9+/=_-]{4,}',
       '\1•••', 'g');
   END IF;
-  IF v_text ~ (c_camel || c_is) THEN -- before the names as they are: (?:^|[^a-z])pass does not match dbPass
-    v_text := regexp_replace(v_text, '(' || c_camel || c_is || ')' || c_value, '\1•••', 'g');
+  IF v_text ~ c_camel THEN -- before the names as they are: (?:^|[^a-z])pass does not match dbPass
+    v_text := regexp_replace(v_text, '(' || c_camel || ')' || c_value, '\1•••', 'g');
+  END IF;
+  IF v_text ~ c_class THEN
+    v_text := regexp_replace(v_text, '(' || c_class || ')' || c_value, '\1•••', 'g');
   END IF;
   IF v_text !~* public.fn_mask_names('(?:^|[^a-z])'::text) THEN
     RETURN v_text;
@@ -540,6 +552,7 @@ DECLARE
   c_number CONSTANT text := '(?<![a-z])(?:card|cvv|cvc|pin|otp|ssn|iban|pass[a-z]*)(?![a-z])';
   c_of CONSTANT text := '(?<![a-z])(?:count|total|size|length|len|limit|ttl|timeout|age|attempts|remaining|used'
     '|seconds)s?(?![a-z])|expir';
+  c_changed CONSTANT text := '(?:^|[^a-z])(?:old|new|before|after|prev(?:ious)?|current)(?:[^a-z]|$)'; -- not holder
   v_pair boolean;
 BEGIN
   IF p_depth > 64 THEN
@@ -559,7 +572,8 @@ BEGIN
           THEN public.fn_mask_text(e.key, p_depth + 1) ELSE e.key END,
         CASE
           WHEN jsonb_typeof(e.value) IN ('null', 'boolean') OR e.value IN ('""', '[]', '{}') THEN e.value
-          WHEN v_pair AND (e.key ~* 'val|content|data|text|default|raw|string|old|new|before|after|prev|current'
+          WHEN v_pair AND (e.key ~* 'val|content|data|text|default|raw|string'
+            OR regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') COLLATE "C" ~* c_changed
             OR e.key IN ('v', 'V', 'from', 'to')) THEN c_dots
           WHEN NOT public.fn_mask_maybe(e.key || ' ' || e.value::text) THEN e.value
           WHEN public.fn_mask_named(e.key) AND NOT (jsonb_typeof(e.value) = 'number'
