@@ -244,32 +244,32 @@ func TestClockIsRepairedAgainForLateCommits(t *testing.T) {
 	_, err := tx.Exec(t.Context(), "SET LOCAL session_replication_role = replica")
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `WITH q AS (UPDATE public.job_queue SET status = 'retry_waiting', ready = false, process_after = now() + interval '25 hours', updated_at = now() + interval '1 day' WHERE status = 'queued'),
-			w AS (UPDATE public.webhook_delivery_jobs SET lease_until = now() + interval '1 day 40 seconds' WHERE status = 'Leased')
-		UPDATE public.job_lease SET lease_until = now() + interval '1 day 100 seconds' WHERE live > 0`)
+			w AS (UPDATE public.webhook_delivery_jobs SET lease_until = now() + interval '1 day 55 seconds' WHERE status = 'Leased')
+		UPDATE public.job_lease SET lease_until = now() + interval '1 day 290 seconds' WHERE live > 0`)
 	require.NoError(t, err)
 	c.exec("UPDATE public.queue_tick_worker SET last_run_at = now() + interval '1 day' WHERE worker_name = 'config_expiry'")
 	c.repaired("23 hours")
 	require.NoError(t, tx.Commit(t.Context()))
 	left := func() string {
-		return get[string](c, `SELECT concat_ws(' ', (SELECT round(max(extract(epoch FROM process_after - now())) / 60) FROM public.job_queue WHERE status = 'retry_waiting'),
-			(SELECT round(max(extract(epoch FROM lease_until - now())) / 60) FROM public.job_lease WHERE live > 0),
-			(SELECT round(max(extract(epoch FROM lease_until - now())) / 60) FROM public.webhook_delivery_jobs WHERE status = 'Leased'))`)
+		return get[string](c, `SELECT concat_ws(' ', (SELECT ceil(max(extract(epoch FROM process_after - now())) / 60) FROM public.job_queue WHERE status = 'retry_waiting'),
+			(SELECT ceil(max(extract(epoch FROM lease_until - now())) / 60) FROM public.job_lease WHERE live > 0),
+			(SELECT ceil(max(extract(epoch FROM lease_until - now())) / 60) FROM public.webhook_delivery_jobs WHERE status = 'Leased'))`)
 	}
-	require.Equal(t, "1500 1442 1441", left())
+	require.Equal(t, "1500 1445 1441", left())
 	j.reap()
-	require.Equal(t, "60 2 1", left())
+	require.Equal(t, "60 5 1", left())
 	j.reap()
-	require.Equal(t, "60 2 1", left(), "moved once")
+	require.Equal(t, "60 5 1", left(), "moved once")
 	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.queue_mark"))
 
-	late := "UPDATE public.webhook_delivery_jobs SET lease_until = now() + interval '1 day 40 seconds' WHERE status = 'Leased'"
+	late := "UPDATE public.webhook_delivery_jobs SET lease_until = now() + interval '1 day 55 seconds' WHERE status = 'Leased'"
 	c.asReplica(late)
 	call(t, c.root, "public.fn_lease_reset_cleaner_run()")
-	require.Equal(t, "60 2 1", left())
+	require.Equal(t, "60 5 1", left())
 	c.exec("UPDATE public.dot_iu_runtime_lease SET expires_at = now() - interval '1 second' WHERE lease_name = 'clock'")
 	c.asReplica(late)
 	j.reap()
-	require.Equal(t, "60 2 1441", left(), "after two minutes nothing is looked for")
+	require.Equal(t, "60 5 1441", left(), "after two minutes nothing is looked for")
 }
 
 // The times of rows that the check reaches late are compared with the time at which it began: the

@@ -100,16 +100,22 @@ COMMENT ON FUNCTION public.fn_queue_clock_check IS
   'Moves back times in the future, written while the clock was ahead, that would delay work; adds a mark. Internal.';
 
 -- fn_queue_clock_recheck() moves the times again that were committed after fn_queue_clock_check had moved the others,
--- for two minutes after it. Internal.
+-- for two minutes after it. What its caller did before stays, also if it reaches statement_timeout. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_clock_recheck() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_back interval;
 BEGIN
   SELECT l.acquired_at - (l.expires_at - interval '2 minutes') INTO v_back FROM public.dot_iu_runtime_lease l
-  WHERE l.lease_name = 'clock' AND l.expires_at > clock_timestamp() FOR UPDATE SKIP LOCKED;
+  WHERE l.lease_name = 'clock' AND l.expires_at > clock_timestamp()
+    AND l.expires_at <= clock_timestamp() + interval '2 minutes' -- else the clock went back again
+  FOR UPDATE SKIP LOCKED;
   IF FOUND THEN
     PERFORM public.fn_queue_clock_move(v_back, NULL::timestamptz);
+  END IF;
+EXCEPTION WHEN query_canceled THEN
+  IF public.fn_queue_step_late(SQLSTATE::text) IS NULL THEN
+    RAISE;
   END IF;
 END
 $fn$;

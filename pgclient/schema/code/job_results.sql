@@ -431,13 +431,16 @@ COMMENT ON FUNCTION public.fn_job_reap IS 'Returns the jobs of locked leases to 
 -- Sessions that run it at the same time reap different leases. Tick worker lease_reaper.
 CREATE OR REPLACE FUNCTION public.fn_job_reap_expired(p_limit int DEFAULT 1000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_out jsonb;
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
   END IF;
-  PERFORM public.fn_queue_clock_recheck();
-  RETURN '{"reaped": 0, "returned": 0, "dead_lettered": 0}'::jsonb
+  v_out := '{"reaped": 0, "returned": 0, "dead_lettered": 0}'::jsonb
     || public.fn_queue_step('job_reap'::text, p_limit);
+  PERFORM public.fn_queue_clock_recheck();
+  RETURN v_out;
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_reap_expired TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_reap_expired IS

@@ -131,13 +131,13 @@ CREATE OR REPLACE TRIGGER trg_iu_route_dead_letter_no_delete BEFORE DELETE ON pu
   FOR EACH ROW EXECUTE FUNCTION public.fn_queue_letter_kept();
 
 -- fn_queue_leaves_before(parent, time) → the leaves of a partitioned table that end before the time, oldest first. A
--- partition with another name or other bounds than fn_queue_partitions_ensure gives is none of them. Internal.
+-- partition with another name or another beginning than fn_queue_partitions_ensure gives is none of them. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_leaves_before(p_parent text, p_before timestamptz) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC' SET datestyle = 'ISO, MDY' AS $fn$ -- the bounds are compared as text
 BEGIN
-  RETURN ARRAY(
-    SELECT c.relname::text FROM public.queue_partitioned p
+  RETURN ARRAY(WITH leaf AS MATERIALIZED ( -- only a bound of such a leaf is a time
+    SELECT c.relname::text, pg_get_expr(c.relpartbound, c.oid) AS bounds FROM public.queue_partitioned p
     JOIN pg_inherits i ON i.inhparent = to_regclass('public.' || quote_ident(p.parent))
     JOIN pg_class c ON c.oid = i.inhrelid
     WHERE p.parent = p_parent
@@ -145,9 +145,10 @@ BEGIN
       AND c.relname < p.parent || to_char(date_trunc(p.step, p_before AT TIME ZONE 'UTC'),
         CASE p.step WHEN 'day' THEN '_YYYY_MM_DD' ELSE '_YYYY_MM' END) COLLATE "C"
       AND starts_with(pg_get_expr(c.relpartbound, c.oid), format('FOR VALUES FROM (''%s 00:00:00+00'') TO (',
-        rpad(replace(substring(c.relname, length(p.parent) + 2), '_', '-'), 10, '-01')))
-      AND substring(pg_get_expr(c.relpartbound, c.oid), ' TO [(]''([^'']+)''[)]$')::timestamptz <= p_before
-    ORDER BY c.relname);
+        rpad(replace(substring(c.relname, length(p.parent) + 2), '_', '-'), 10, '-01'))))
+    SELECT l.relname FROM leaf l
+    WHERE substring(l.bounds, ' TO [(]''([^'']+)''[)]$')::timestamptz <= p_before
+    ORDER BY l.relname COLLATE "C");
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_leaves_before IS

@@ -24,12 +24,14 @@ BEGIN
       AND t.relowner = (SELECT o.oid FROM pg_roles o WHERE o.rolname = current_user)
     ORDER BY 1
   LOOP
-    RETURN QUERY EXECUTE format(
-      'SELECT %L, %L, %L, s.last_value + s.is_called::int4, t.largest FROM public.%I s, '
-      '(SELECT max(m.%I)::bigint AS largest FROM public.%I m) t '
-      'WHERE CASE WHEN s.is_called THEN s.last_value < t.largest ELSE s.last_value <= t.largest END',
-      format('public.%I', v_of.drawn), format('public.%I', v_of.of), quote_ident(v_of.id),
-      v_of.drawn, v_of.id, v_of.of);
+    sequence := format('public.%I', v_of.drawn);
+    table_name := format('public.%I', v_of.of);
+    id_column := quote_ident(v_of.id);
+    EXECUTE format('SELECT s.last_value + s.is_called::int4, t.largest FROM public.%I s, '
+      '(SELECT max(m.%I)::bigint AS largest FROM public.%I m) t', v_of.drawn, v_of.id, v_of.of) INTO draws, largest;
+    IF draws <= largest THEN
+      RETURN NEXT;
+    END IF;
   END LOOP;
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_sequences_behind TO :"queue_viewer", :"workflow_admin";

@@ -654,12 +654,15 @@ COMMENT ON FUNCTION public.fn_webhook_lease_lose IS
 
 CREATE OR REPLACE FUNCTION public.fn_lease_reset_cleaner_run(p_limit int DEFAULT 1000) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  v_out jsonb;
 BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 100000 THEN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
   END IF;
+  v_out := '{"reset": 0, "failed": 0}'::jsonb || public.fn_queue_step('webhook_reap'::text, p_limit);
   PERFORM public.fn_queue_clock_recheck();
-  RETURN '{"reset": 0, "failed": 0}'::jsonb || public.fn_queue_step('webhook_reap'::text, p_limit);
+  RETURN v_out;
 END $$;
 COMMENT ON FUNCTION public.fn_lease_reset_cleaner_run IS
   'Resets expired leases, fails jobs at the third loss. Tick worker lease_reset_cleaner (R02 §2.4).';
