@@ -134,8 +134,11 @@ func (d *dialog) buttons() []string {
 // several values.
 const editForm = "Edit the form"
 
-// edit goes back to the form.
+// edit goes back to the form, and to the request as it was planned: a plan changes it to what it confirms.
 func (d *dialog) edit() {
+	if d.asked != nil {
+		d.req = *d.asked
+	}
 	d.req.Args, d.stage, d.focus, d.offset = d.given, stageForm, 0, 0
 }
 

@@ -60,6 +60,7 @@ func TestNoFormOpensWithAValueThatItLacks(t *testing.T) {
 func TestARefusedFormIsEdited(t *testing.T) {
 	for name, refuse := range map[string]func(r queue.Request) (queue.Plan, error){
 		"refused": func(r queue.Request) (queue.Plan, error) {
+			r.Action, r.Targets, r.Args = queue.ActMark, []string{"another"}, map[string]string{"owner-role": "another"} // plans of some actions confirm another one
 			return queue.Plan{Request: r, Refused: "there is no login or role r1"}, nil
 		},
 		"an error": func(queue.Request) (queue.Plan, error) {

@@ -67,7 +67,7 @@ func (a Arg) Options() []string {
 func (a Arg) Check(v string) error {
 	if v == "" {
 		if a.Required {
-			return &Error{Kind: KindUsage, What: Clean(Choose(a.Positional, a.Name, a.where()) + " is needed"), Do: Clean(a.Hint())}
+			return &Error{Kind: KindUsage, What: Clean(a.Name + " is needed"), Where: Clean(Choose(a.Positional, "", a.where())), Do: Clean(a.Hint())}
 		}
 		return nil
 	}
