@@ -67,7 +67,7 @@ func (b *Budget) read(ctx context.Context, read func(ctx context.Context, maxByt
 		return p, 0, err
 	}
 	defer b.reader.Release(1)
-	if p, err = read(ctx, min(largePayload, maxPayloadBytes-b.held.Load())); err != nil {
+	if p, err = read(ctx, min(largePayload-1, maxPayloadBytes-b.held.Load())); err != nil {
 		return p, 0, err
 	}
 	n = min(p.Bytes, maxPayloadBytes)
@@ -76,7 +76,12 @@ func (b *Budget) read(ctx context.Context, read func(ctx context.Context, maxByt
 	}
 	b.held.Add(n)
 	if p.Readable && p.Text == nil {
-		if p, err = readLarge(ctx, read); err != nil {
+		if p.Bytes >= largePayload {
+			p, err = readLarge(ctx, read)
+		} else {
+			p, err = read(ctx, math.MaxInt64)
+		}
+		if err != nil {
 			b.held.Add(-n)
 			b.room.Release(n)
 		}
@@ -90,9 +95,7 @@ func readLarge(ctx context.Context, read func(ctx context.Context, maxBytes int6
 	}
 	defer largeReads.Release(1)
 	p, err := read(ctx, math.MaxInt64)
-	if p.Bytes >= largePayload {
-		runtime.GC() // the buffer of the connection is in a sync.Pool, which keeps it for two collections
-		debug.FreeOSMemory()
-	}
+	runtime.GC() // the buffer of the connection is in a sync.Pool, which keeps it for two collections
+	debug.FreeOSMemory()
 	return p, err
 }

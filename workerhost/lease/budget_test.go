@@ -19,7 +19,7 @@ func TestBudget(t *testing.T) {
 	read := func(n int64) func(context.Context, int64) (work.Payload, error) {
 		return func(_ context.Context, maxBytes int64) (work.Payload, error) {
 			reads++
-			if maxBytes > maxPayloadBytes && largeReads.TryAcquire(1) {
+			if n >= largePayload && n <= maxBytes && largeReads.TryAcquire(1) {
 				largeReads.Release(1)
 				t.Error("another large payload could be read at the same time")
 			}
@@ -53,9 +53,23 @@ func TestBudget(t *testing.T) {
 	require.ErrorIs(t, b.Use(shortContext(), read(1), nil), context.DeadlineExceeded)
 	small()
 	require.ErrorIs(t, b.Use(t.Context(), func(context.Context, int64) (work.Payload, error) { return work.Payload{}, errOther }, nil), errOther)
+	// One that waits for room is read again then, however long another loop reads a large one.
+	asked, done := make(chan struct{}, 2), make(chan error)
+	require.True(t, largeReads.TryAcquire(1))
+	go func() {
+		done <- b.Use(context.Background(), func(ctx context.Context, maxBytes int64) (work.Payload, error) {
+			asked <- struct{}{}
+			return read(20)(ctx, maxBytes)
+		}, func(work.Payload) {})
+	}()
+	<-asked
 	one()
+	require.NoError(t, <-done)
+	require.Len(t, asked, 1)
+	largeReads.Release(1)
 	require.ErrorIs(t, b.Use(shortContext(), read(3*maxPayloadBytes), nil), context.DeadlineExceeded)
 	two()
+	hold(largePayload)()
 	hold(3 * maxPayloadBytes)()
 	require.NoError(t, b.Use(t.Context(), func(context.Context, int64) (work.Payload, error) { return work.Payload{}, nil },
 		func(p work.Payload) { require.False(t, p.Readable) }))
