@@ -362,7 +362,7 @@ func (a *app) outcome(res queue.Result, p queue.Plan) error {
 	} else {
 		rows := res.Results
 		switch {
-		case !refused.Empty() && len(rows) == 1: // the error says what the plan and the row would say
+		case !refused.Empty() && len(rows) == 1 && rows[0].Outcome != "failed": // the error says what the plan and the row would say
 			where = rows[0].ID
 			if why := rows[0].Why; !why.Empty() && strings.HasSuffix(refused.String(), why.String()) {
 				refused = why

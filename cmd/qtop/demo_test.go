@@ -47,6 +47,11 @@ func TestDemoIgnoresTheHostOfTheUser(t *testing.T) {
 // flag, a variable of qtop or the top of the file says is about the person, and stays. Variables of
 // libpq are for other servers.
 func TestDemoIsNotTheProfileOfTheUser(t *testing.T) {
+	for _, v := range os.Environ() { // so that each has its value again after this test
+		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, "PG") {
+			t.Setenv(name, value)
+		}
+	}
 	t.Setenv("PGOPTIONS", "-c statement_timeout=1")
 	t.Setenv("PGSERVICE", "none")
 	t.Setenv("PG_OTHER", "kept")

@@ -116,7 +116,7 @@ func sequenceFinding(ctx context.Context, x patient) []finding {
 		out = append(out, finding{
 			"bad", "sequences", queue.Clean(fmt.Sprintf("%s draws %d next, and %s has ids up to %d, as after a restore of some tables or a move by logical replication: inserts fail with a duplicate key",
 				b.Sequence, b.Draws, b.Table, b.Largest)),
-			fmt.Sprintf("SELECT setval(%s, (SELECT max(%s) FROM %s))", literal(b.Sequence.String()), b.Column, b.Table),
+			fmt.Sprintf("SELECT setval(%s, (SELECT max(%s) FROM %s)) -- as the login that migrates, or a superuser", literal(b.Sequence.String()), b.Column, b.Table),
 		})
 	}
 	if len(out) == 0 {

@@ -108,15 +108,11 @@ func deadLetters(ctx context.Context, conn *pgx.Conn, n int, code string) error 
 	// A transaction that a parallel test holds open, in full runs for minutes,
 	// delays the router, so this is repeated as long as there is progress, and without
 	// the slow start of endpoints whose events waited long.
-	slowStart := func(value string) error {
-		_, err := conn.Exec(ctx, "UPDATE public.dot_config SET value = $1 WHERE key = 'webhook.slow_start.enabled'", value)
-		return err
-	}
-	if err := slowStart("false"); err != nil {
-		return err
-	}
 	for deadline := time.Now().Add(4 * patience); ; {
 		if _, err := conn.Exec(ctx, `SELECT public.fn_webhook_router_run(10000), public.fn_saga_orchestrator_run(10000)`); err != nil {
+			return err
+		}
+		if _, err := conn.Exec(ctx, "DELETE FROM public.webhook_slow_start"); err != nil {
 			return err
 		}
 		var reports string
@@ -133,11 +129,8 @@ func deadLetters(ctx context.Context, conn *pgx.Conn, n int, code string) error 
 			continue
 		}
 		var open int
-		if err := conn.QueryRow(ctx, "SELECT count(*) FROM public.dead_letter_open WHERE final_error_code = $1", code).Scan(&open); err != nil {
+		if err := conn.QueryRow(ctx, "SELECT count(*) FROM public.dead_letter_open WHERE final_error_code = $1", code).Scan(&open); err != nil || open == n {
 			return err
-		}
-		if open == n {
-			return slowStart("true")
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%d of %d dead letters are open", open, n)

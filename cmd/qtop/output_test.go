@@ -22,3 +22,22 @@ func TestTableCellsAreClean(t *testing.T) {
 		require.Equal(t, map[string]int{"table": 2, "json": 1}[output], strings.Count(out.String(), "\n"))
 	}
 }
+
+// The reason why one row is refused is printed once. A tick that ran and failed is no refusal, and is
+// shown as one.
+func TestOneRefusedRowIsPrintedOnce(t *testing.T) {
+	t.Parallel()
+	for outcome, want := range map[string]string{
+		"refused": "|qtop: refused: its flag is off (reaper)\n",
+		"failed":  "reaper failed: its flag is off\n|qtop: refused: reaper: its flag is off (reaper)\n",
+	} {
+		var out, errs strings.Builder
+		a := &app{writer: writer{out: &out, errs: &errs, output: "table"}}
+		err := a.outcome(queue.Result{
+			Refused: "reaper: its flag is off",
+			Results: []queue.Outcome{{ID: "reaper", Outcome: outcome, Why: queue.Clean("its flag is off")}},
+		}, queue.Plan{Request: queue.Request{Targets: []string{"reaper"}}})
+		require.Error(t, err)
+		require.Equal(t, want, out.String()+"|"+errs.String())
+	}
+}

@@ -93,7 +93,7 @@ func Translate(err error) error {
 		}
 		if pg.Code == "42704" && errors.As(err, &connect) { // a parameter that is neither the driver's nor the server's
 			return queue.NewError(queue.KindConfig, Mask(pg.Message), "SQLSTATE "+pg.Code,
-				"take it out of the connection string, DATABASE_URL or the service file: other programs may know it, the driver and the server do not").Because(err)
+				"take it out of the connection string, DATABASE_URL, PGOPTIONS or the service file: other programs may know it, the driver and the server do not").Because(err)
 		}
 		return serverError(pg, err)
 	}

@@ -17,9 +17,13 @@ import (
 // sees it, and one for which libpq would take the server from a variable that the driver does not read.
 func judge(dsn string) error {
 	hosts := secrecy.Parameter(dsn, "host") + secrecy.Parameter(dsn, "service") + os.Getenv("PGHOST") + os.Getenv("PGSERVICE")
-	if _, rest, isURL := strings.Cut(dsn, "://"); isURL { // USER@HOST/DATABASE
-		authority, _, _ := strings.Cut(rest, "/")
-		hosts += authority[strings.LastIndexByte(authority, '@')+1:]
+	if _, rest, isURL := strings.Cut(dsn, "://"); isURL { // USER@HOST:PORT/DATABASE?…
+		authority := rest
+		if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+			authority = rest[:end]
+		}
+		host, _, _ := strings.Cut(authority[strings.LastIndexByte(authority, '@')+1:], ":")
+		hosts += host
 	}
 	if hosts == "" && os.Getenv("PGHOSTADDR") != "" {
 		return queue.NewError(queue.KindConfig, "nothing names the server but PGHOSTADDR, which qtop's driver does not read: it would connect to this machine", "env PGHOSTADDR", "write the address into PGHOST")

@@ -27,11 +27,11 @@ func TestParametersOfLibpqAlone(t *testing.T) {
 	t.Setenv("PGHOST", "")
 	t.Setenv("PGSERVICE", "")
 	t.Setenv("PGHOSTADDR", "192.0.2.1")
-	for _, dsn := range []string{"", "dbname=shop", "postgres:///shop", "postgres://ann@/shop?application_name=x"} {
+	for _, dsn := range []string{"", "dbname=shop", "postgres:///shop", "postgres://ann@/shop?application_name=x", "postgres://:5432/shop", "postgres://ann@:5432/shop", "postgres://?dbname=x"} {
 		_, err := pgsession.Parse(dsn)
 		require.ErrorContains(t, err, "nothing names the server but PGHOSTADDR", dsn)
 	}
-	for _, dsn := range []string{"host=/tmp", "postgres://db.example", "postgres://ann@db.example/shop", "postgres:///shop?host=/tmp"} {
+	for _, dsn := range []string{"host=/tmp", "postgres://db.example", "postgres://db.example:5432?dbname=x", "postgres://[::1]:5432/shop", "postgres://ann@db.example/shop", "postgres:///shop?host=/tmp"} {
 		_, err := pgsession.Parse(dsn)
 		require.NoError(t, err, dsn)
 	}
