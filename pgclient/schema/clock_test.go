@@ -262,7 +262,7 @@ func TestClockIsRepairedAgainForLateCommits(t *testing.T) {
 	require.Equal(t, "60 5 1", left(), "moved once")
 	require.Equal(t, 1, get[int](c, "SELECT count(*)::int FROM public.queue_mark"))
 
-	late := "UPDATE public.webhook_delivery_jobs SET lease_until = now() + interval '1 day 55 seconds' WHERE status = 'Leased'"
+	late := "UPDATE public.webhook_delivery_jobs SET lease_until = now() + interval '1 day 30 seconds' WHERE status = 'Leased'"
 	c.asReplica(late)
 	call(t, c.root, "public.fn_lease_reset_cleaner_run()")
 	require.Equal(t, "60 5 1", left())

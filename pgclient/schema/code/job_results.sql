@@ -439,7 +439,9 @@ BEGIN
   END IF;
   v_out := '{"reaped": 0, "returned": 0, "dead_lettered": 0}'::jsonb
     || public.fn_queue_step('job_reap'::text, p_limit);
-  PERFORM public.fn_queue_clock_recheck();
+  IF NOT v_out ? 'timed_out' THEN
+    PERFORM public.fn_queue_clock_recheck();
+  END IF;
   RETURN v_out;
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_job_reap_expired TO :"dot_executor";

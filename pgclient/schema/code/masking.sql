@@ -375,7 +375,7 @@ DECLARE
   c_camel CONSTANT text := '(?:[A-Za-z0-9](?:Pass|Sig|Hmac|Ssn|Card|Cvv2?|Cvc2?|Iban|Pin|Otp|Totp|Mfa)s?'
     '|(?:^|[^A-Z])(?:AUTH|PASS|SSN|CVV2?|CVC2?|IBAN|PIN|OTP|MFA)s?(?![A-Z]+[^a-z]))' || c_more || c_is;
   -- in names of classes and functions too, as in createSession: timeout. After a colon and a space, only what is in
-  -- quotes or is no word.
+  -- quotes, or has at least 8 characters with letters and digits.
   c_class CONSTANT text := '[A-Za-z0-9](?:Auth|OAuth2?|Session)s?' || c_more || '(?:\\*["'']\]?\s*[:=]{1,2}>?\s*'
     '|\]?\s*(?::?={1,2}>?\s*|:(?=[^\s:])|:\s+(?=\\*["'']'
     '|[^\s&;,"'']{8})(?=\\*["'']|[^\s&;,"'']*[0-9])(?=\\*["'']|[^\s&;,"'']*[A-Za-z])))';

@@ -661,7 +661,9 @@ BEGIN
     RAISE EXCEPTION 'p_limit must be 1 to 100000, not %', p_limit USING ERRCODE = '22023';
   END IF;
   v_out := '{"reset": 0, "failed": 0}'::jsonb || public.fn_queue_step('webhook_reap'::text, p_limit);
-  PERFORM public.fn_queue_clock_recheck();
+  IF NOT v_out ? 'timed_out' THEN
+    PERFORM public.fn_queue_clock_recheck();
+  END IF;
   RETURN v_out;
 END $$;
 COMMENT ON FUNCTION public.fn_lease_reset_cleaner_run IS
