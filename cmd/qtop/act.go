@@ -5,22 +5,16 @@ package main
 // confirmation.
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/actions"
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/queue"
-	"github.com/qtop/qtop/views"
-	"github.com/qtop/qtop/views/theme"
 )
 
 type actOptions struct {
@@ -285,65 +279,6 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 	return a.outcome(res, plan)
 }
 
-// confirm asks the operator to confirm a plan, unless --yes is given. If
-// nobody can answer (headless), it refuses. An action on the whole database,
-// and a guarded action in a guarded database, must be confirmed with a name,
-// which is typed or given as --confirm.
-func (a *app) confirm(ctx context.Context, c *pgclient.Client, p queue.Plan, o actOptions) error {
-	entry := actions.Registry().ByID(p.Request.Action)
-	name, whose := p.Confirm, queue.Choose(entry.ID == queue.ActEnvironment, "guarded environment", "database")
-	if name == "" && entry.Guards() {
-		e, err := c.Environment(ctx)
-		if err != nil {
-			return err
-		}
-		name, whose = e.Guard(a.settings.Production), queue.Choose(e.Name.Empty(), "guarded database", "guarded environment")
-	}
-	headless := a.headless()
-	switch {
-	case name != "" && o.confirm == name, name == "" && o.yes:
-		return nil
-	case name != "" && o.confirm != "":
-		return usage(fmt.Sprintf("the name of the %s is %s, not %s", whose, name, o.confirm), "--confirm", "nothing was changed")
-	case name != "" && (o.yes || headless):
-		return usage(fmt.Sprintf("the name of the %s (%s) is needed: --yes is not enough", whose, name), "command line", "give --confirm NAME, or --dry-run to see the plan")
-	case headless:
-		return usage("cannot ask for confirmation without a terminal, or with --output json", "command line", "give --yes, or --dry-run to see the plan")
-	}
-	a.planLines(p)
-	ask, want := entry.Verb, "yes"
-	// The question names the number of rows. For other actions, a number after
-	// the verb could be mistaken for an id.
-	if entry.Danger == queue.DangerMany {
-		ask = fmt.Sprintf("%s %d", ask, p.Count)
-	}
-	if p.Count > 1 {
-		want = fmt.Sprint(p.Count)
-	}
-	return a.typed(ctx, ask, cmp.Or(name, want))
-}
-
-// headless reports whether nobody can answer a question.
-func (a *app) headless() bool { return !terminal(a.in) || a.output == "json" }
-
-// typed asks the operator to type the text want. It returns an error if the
-// input differs; if want is "yes", y is enough.
-func (a *app) typed(ctx context.Context, ask, want string) error {
-	fmt.Fprintf(a.errs, "%s? Type %s to do it: ", ask, queue.Clean(want))
-	text, err := awaitInput(ctx, func() (string, error) { return bufio.NewReader(a.in).ReadString('\n') })
-	if errors.Is(err, errInterrupted) {
-		return a.interrupted()
-	}
-	said := strings.TrimSpace(text)
-	if a.ascii.Load() && said == theme.ASCIIText(want) { // with --ascii the question showed want in ASCII
-		said = want
-	}
-	if err != nil || said != want && !(want == "yes" && slices.Contains([]string{"y", "yes"}, strings.ToLower(said))) {
-		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean("not confirmed: nothing was changed")}
-	}
-	return nil
-}
-
 func (a *app) planLines(p queue.Plan) {
 	for _, l := range p.Lines {
 		fmt.Fprintf(a.errs, "%-14s %s\n", queue.Clean(l.Label), l.Value)
@@ -397,36 +332,4 @@ func (a *app) outcome(res queue.Result, p queue.Plan) error {
 		return &exitError{1}
 	}
 	return nil
-}
-
-// executorCmd returns the verbs about executors that are not actions.
-func executorCmd(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "executor", Short: "Register, deregister or beat an executor; say what it may claim"}
-	cmd.AddCommand(a.viewCmd(view{use: "subscriptions [ID]", of: "executor", example: "qtop executor subscriptions reindex_1", short: "What executors may claim", show: showJobSubscriptions}, &viewOptions{}), heartbeatCmd(a),
-		a.viewCmd(view{use: "producers", example: "qtop executor producers", short: "Which roles may enqueue for each executor kind", show: listed(queue.ListProducers, "producers", of(views.Producers))}, &viewOptions{}))
-	return cmd
-}
-
-func heartbeatCmd(a *app) *cobra.Command {
-	var payload string
-	cmd := &cobra.Command{
-		Use: "beat ID", Example: "qtop executor beat reindex_1", Short: "Write one heartbeat of a registered executor", Args: cobra.ExactArgs(1),
-		RunE: a.connected(0, func(ctx context.Context, client *pgclient.Client, args []string) error {
-			a.unsure.Store("qtop does not know whether the heartbeat was written")
-			at, refused, err := client.Heartbeat(ctx, args[0], payload)
-			if err != nil {
-				return err
-			}
-			if near := client.Nearest(ctx, "executor", args[0]); refused != "" && near != "" && near != args[0] {
-				refused += "; did you mean " + near + "?"
-			}
-			return a.outcome(queue.Result{
-				Action: "executor_beat", Refused: refused,
-				Results: []queue.Outcome{{ID: args[0], Outcome: queue.Choose(refused != "", "refused", "beaten"), Why: queue.Clean(at)}},
-			}, queue.Plan{})
-		}),
-	}
-	cmd.ValidArgsFunction = a.completeIDs("executor", 1)
-	cmd.Flags().StringVar(&payload, "payload", "{}", "JSON: state, done_total, in_flight, last_work_at")
-	return cmd
 }

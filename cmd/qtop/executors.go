@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+// executorCmd returns the verbs about executors that are not actions.
+func executorCmd(a *app) *cobra.Command {
+	cmd := &cobra.Command{Use: "executor", Short: "Register, deregister or beat an executor; say what it may claim"}
+	cmd.AddCommand(a.viewCmd(view{use: "subscriptions [ID]", of: "executor", example: "qtop executor subscriptions reindex_1", short: "What executors may claim", show: showJobSubscriptions}, &viewOptions{}), heartbeatCmd(a),
+		a.viewCmd(view{use: "producers", example: "qtop executor producers", short: "Which roles may enqueue for each executor kind", show: listed(queue.ListProducers, "producers", of(views.Producers))}, &viewOptions{}))
+	return cmd
+}
+
+func heartbeatCmd(a *app) *cobra.Command {
+	var payload string
+	cmd := &cobra.Command{
+		Use: "beat ID", Example: "qtop executor beat reindex_1", Short: "Write one heartbeat of a registered executor", Args: cobra.ExactArgs(1),
+		RunE: a.connected(0, func(ctx context.Context, client *pgclient.Client, args []string) error {
+			a.unsure.Store("qtop does not know whether the heartbeat was written")
+			at, refused, err := client.Heartbeat(ctx, args[0], payload)
+			if err != nil {
+				return err
+			}
+			if near := client.Nearest(ctx, "executor", args[0]); refused != "" && near != "" && near != args[0] {
+				refused += "; did you mean " + near + "?"
+			}
+			return a.outcome(queue.Result{
+				Action: "executor_beat", Refused: refused,
+				Results: []queue.Outcome{{ID: args[0], Outcome: queue.Choose(refused != "", "refused", "beaten"), Why: queue.Clean(at)}},
+			}, queue.Plan{})
+		}),
+	}
+	cmd.ValidArgsFunction = a.completeIDs("executor", 1)
+	cmd.Flags().StringVar(&payload, "payload", "{}", "JSON: state, done_total, in_flight, last_work_at")
+	return cmd
+}
