@@ -25,11 +25,11 @@ func connectionFindings(ctx context.Context, x patient) []finding {
 	}
 	have, err := inspect.Connections(ctx, x.client)
 	if err != nil {
-		return []finding{{"bad", "connections", queue.Said(err), ""}}
+		return []finding{x.unread("connections", err)}
 	}
 	logins, err := inspect.Logins(ctx, x.client)
 	if err != nil {
-		return []finding{{"bad", "connections", queue.Said(err), ""}}
+		return []finding{x.unread("connections", err)}
 	}
 	return judgeConnections(have, logins)
 }

@@ -183,16 +183,17 @@ func rightFindings(ctx context.Context, x patient) (all []finding) {
 		}
 		lacking[need] = append(lacking[need], name)
 	}
+	if len(needs) == 0 {
+		return []finding{{"ok", "rights", queue.Clean("every action"), ""}}
+	}
+	grantee := x.grantee(ctx)
 	for _, need := range needs {
 		verbs := lacking[need]
 		shown := strings.Join(verbs[:min(len(verbs), shownVerbs)], ", ")
 		if more := len(verbs) - shownVerbs; more > 0 {
 			shown += fmt.Sprintf(" and %d more", more)
 		}
-		all = append(all, finding{"note", "rights", queue.Clean("without " + need + ": no " + shown), "GRANT " + need + " TO " + x.grantee(ctx) + ", where that is meant"})
-	}
-	if len(all) == 0 {
-		return []finding{{"ok", "rights", queue.Clean("every action"), ""}}
+		all = append(all, finding{"note", "rights", queue.Clean("without " + need + ": no " + shown), "GRANT " + need + " TO " + grantee + ", where that is meant"})
 	}
 	return all
 }
