@@ -1,15 +1,12 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/inspect"
-	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -20,22 +17,10 @@ func TestDoctorOnLimits(t *testing.T) {
 	t.Parallel()
 	const db = "postgres"
 	s := pgtest.OwnInstalled(t, db, nil) // the doctor examines every login of the server
-	admin, err := pgsession.Connect(t.Context(), s.DSN("postgres", db))
-	require.NoError(t, err)
-	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
-	exec := func(sql string) {
-		_, err := admin.Exec(t.Context(), sql)
-		require.NoError(t, err, sql)
-	}
+	_, exec := onServer(t, s, db)
 	lines := func() string {
-		out, _ := qtop(t, s.DSN("postgres", db), "doctor", "-o", "json").Output()
-		var all []finding
-		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
-		var b strings.Builder
-		for _, f := range all {
-			b.WriteString(f.State + " " + f.Check + ": " + f.Found.String() + " | " + f.Remedy + "\n")
-		}
-		return b.String()
+		all, _ := examined(t, s.DSN("postgres", db))
+		return asLines(all)
 	}
 	require.Contains(t, lines(), "ok connections: ")
 	exec(`CREATE ROLE "Host" LOGIN CONNECTION LIMIT 14 IN ROLE dot_executor; CREATE ROLE small LOGIN CONNECTION LIMIT 3 IN ROLE webhook_worker; CREATE ROLE ann LOGIN CONNECTION LIMIT 7 IN ROLE queue_viewer;

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -9,6 +8,19 @@ import (
 
 	"github.com/qtop/qtop/pgclient/pgtest"
 )
+
+// foundBy returns what one check of the doctor finds, one finding in each line, and the remedies.
+func foundBy(t *testing.T, check, dsn string) (lines string, remedies []string) {
+	t.Helper()
+	all, _ := examined(t, dsn)
+	for _, f := range all {
+		if f.Check == check {
+			lines += f.State + " " + f.Found.String() + "\n"
+			remedies = append(remedies, f.Remedy)
+		}
+	}
+	return lines, remedies
+}
 
 // The doctor names objects of other owners on the queue's tables or beside its
 // functions, the roles that could create more of them, and the remedies. After
@@ -22,18 +34,7 @@ func TestDoctorOnForeignObjects(t *testing.T) {
 		require.NoError(t, err, sql)
 	}
 	login, eve, fay := operator(t, db), pgtest.Login(t, db), pgtest.Login(t, db)
-	doctor := func() (lines string, remedies []string) {
-		out, _ := qtop(t, db.DSN(login), "doctor", "-o", "json").Output() // bad findings exit with 1
-		var all []finding
-		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
-		for _, f := range all {
-			if f.Check == "foreign" {
-				lines += f.State + " " + f.Found.String() + "\n"
-				remedies = append(remedies, f.Remedy)
-			}
-		}
-		return lines, remedies
-	}
+	doctor := func() (lines string, remedies []string) { return foundBy(t, "foreign", db.DSN(login)) }
 	lines, _ := doctor()
 	require.Equal(t, "ok no object of others shadows the queue's own, and nobody else may create objects in its schemas\n", lines)
 
@@ -110,18 +111,7 @@ func TestDoctorOnSequences(t *testing.T) {
 		return err
 	}
 	login := operator(t, db)
-	doctor := func() (lines string, remedies []string) {
-		out, _ := qtop(t, db.DSN(login), "doctor", "-o", "json").Output() // bad findings exit with 1
-		var all []finding
-		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
-		for _, f := range all {
-			if f.Check == "sequences" {
-				lines += f.State + " " + f.Found.String() + "\n"
-				remedies = append(remedies, f.Remedy)
-			}
-		}
-		return lines, remedies
-	}
+	doctor := func() (lines string, remedies []string) { return foundBy(t, "sequences", db.DSN(login)) }
 	for range 3 {
 		require.NoError(t, exec("INSERT INTO public.queue_mark (label, created_by) VALUES ('m', 'ann')"))
 	}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/schema"
 )
@@ -21,25 +18,16 @@ func TestDoctorOnLogins(t *testing.T) {
 	t.Parallel()
 	const db = "postgres"
 	s := pgtest.OwnInstalled(t, db, nil) // the doctor examines every login of the server
-	admin, err := pgsession.Connect(t.Context(), s.DSN("postgres", db))
-	require.NoError(t, err)
-	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
-	exec := func(sql string) {
-		_, err := admin.Exec(t.Context(), sql)
-		require.NoError(t, err, sql)
-	}
+	_, exec := onServer(t, s, db)
 	doctor := func(login string) (lines string, bad bool) {
-		cmd := qtop(t, s.DSN(login, db), "doctor", "-o", "json")
-		out, err := cmd.Output()
-		var all []finding
-		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
+		all, failed := examined(t, s.DSN(login, db))
 		for _, f := range all {
 			if f.State != "ok" && strings.Contains("read-only triggers path encoding isolation superuser wide login logins setting host rights roles members migrates", f.Check) {
 				lines += f.State + " " + f.Check + ": " + f.Found.String() + " | " + f.Remedy + "\n"
 				bad = bad || f.State == "bad"
 			}
 		}
-		require.True(t, err != nil || !bad, "a bad line is a failure")
+		require.True(t, failed || !bad, "a bad line is a failure")
 		return lines, bad
 	}
 	const login, viewer = "ann", "vic"
@@ -144,17 +132,12 @@ func TestDoctorNamesRolesWithTheirPrefix(t *testing.T) {
 	t.Parallel()
 	s := pgtest.OwnServer(t, nil)
 	require.NoError(t, schema.Current().Up(t.Context(), s.DSN("postgres", "postgres"), schema.UpOptions{RolePrefix: "stg_"}))
-	admin, err := pgsession.Connect(t.Context(), s.DSN("postgres", "postgres"))
-	require.NoError(t, err)
-	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
-	_, err = admin.Exec(t.Context(), "CREATE ROLE vic LOGIN; CREATE ROLE ada LOGIN; CREATE ROLE backup; GRANT pg_read_all_data TO backup; GRANT backup, pg_write_all_data TO ada; GRANT stg_queue_viewer, stg_webhook_worker TO ada WITH ADMIN OPTION")
-	require.NoError(t, err)
+	_, exec := onServer(t, s, "postgres")
+	exec("CREATE ROLE vic LOGIN; CREATE ROLE ada LOGIN; CREATE ROLE backup; GRANT pg_read_all_data TO backup; GRANT backup, pg_write_all_data TO ada; GRANT stg_queue_viewer, stg_webhook_worker TO ada WITH ADMIN OPTION")
 	bare := regexp.MustCompile(`\b(` + strings.Join(append(schema.Roles(), "queue_owner"), "|") + `)\b`)
 	found, granted := "", ""
 	for _, login := range []string{"vic", "postgres"} {
-		out, _ := qtop(t, s.DSN(login, "postgres"), "doctor", "-o", "json").Output()
-		var all []finding
-		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
+		all, _ := examined(t, s.DSN(login, "postgres"))
 		for _, f := range all {
 			require.NotRegexp(t, bare, f.Check+": "+f.Found.String()+" | "+f.Remedy)
 			found += f.State + " " + f.Check + ": " + f.Found.String() + "\n"

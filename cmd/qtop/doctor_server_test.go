@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +17,6 @@ import (
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/embedded"
 	"github.com/qtop/qtop/pgclient/inspect"
-	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -31,24 +28,10 @@ func TestDoctorOnTheServer(t *testing.T) {
 	const db = "postgres"
 	params := map[string]string{"wal_level": "logical", "max_replication_slots": "25", "archive_mode": "on", "archive_command": "false", "max_wal_senders": "4", "synchronous_commit": "on"}
 	s := pgtest.OwnInstalled(t, db, params)
-	admin, err := pgsession.Connect(t.Context(), s.DSN("postgres", db))
-	require.NoError(t, err)
-	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
-	exec := func(sql string) {
-		_, err := admin.Exec(t.Context(), sql)
-		require.NoError(t, err, sql)
-	}
+	admin, exec := onServer(t, s, db)
 	lines := func() string {
-		out, _ := qtop(t, s.DSN("postgres", db), "doctor", "-o", "json").Output()
-		var all []finding
-		require.NoError(t, json.Unmarshal(out, &all), "%s", out)
-		var b strings.Builder
-		for _, f := range all {
-			if slices.Contains([]string{"disk", "replication", "partitions", "schema"}, f.Check) {
-				b.WriteString(f.State + " " + f.Check + ": " + f.Found.String() + " | " + f.Remedy + "\n")
-			}
-		}
-		return b.String()
+		all, _ := examined(t, s.DSN("postgres", db))
+		return asLines(all, "disk", "replication", "partitions", "schema")
 	}
 	first := lines()
 	require.Contains(t, first, " are free on the disk of the server; the database has ")

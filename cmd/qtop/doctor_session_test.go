@@ -1,29 +1,61 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/embedded"
+	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/workerhost"
 )
 
+// onServer connects to a server as its superuser, and returns also a function that runs a statement.
+func onServer(t *testing.T, s *embedded.Server, database string) (admin *pgx.Conn, exec func(sql string)) {
+	t.Helper()
+	admin, err := pgsession.Connect(t.Context(), s.DSN(embedded.Superuser, database))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = admin.Close(context.WithoutCancel(t.Context())) })
+	return admin, func(sql string) {
+		t.Helper()
+		_, err := admin.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+}
+
+// examined returns the findings of `qtop doctor`, and whether it failed, which a bad one makes it do.
+func examined(t *testing.T, dsn string, args ...string) (all []finding, failed bool) {
+	t.Helper()
+	out, err := qtop(t, dsn, append([]string{"doctor", "-o", "json"}, args...)...).Output()
+	require.NoError(t, json.Unmarshal(out, &all), "%s", out)
+	return all, err != nil
+}
+
+// asLines returns the findings whose check is in checks, one in each line; without checks all.
+func asLines(all []finding, checks ...string) string {
+	var b strings.Builder
+	for _, f := range all {
+		if len(checks) == 0 || slices.Contains(checks, f.Check) {
+			b.WriteString(f.State + " " + f.Check + ": " + f.Found.String() + " | " + f.Remedy + "\n")
+		}
+	}
+	return b.String()
+}
+
 // doctorSays returns the finding of one check of `qtop doctor`.
 func doctorSays(t *testing.T, check, dsn string, args ...string) finding {
 	t.Helper()
-	out, err := qtop(t, dsn, append([]string{"doctor", "-o", "json"}, args...)...).Output()
-	var all []finding
-	require.NoError(t, json.Unmarshal(out, &all), "%s", out)
-	for _, f := range all {
-		if f.Check == check {
-			require.True(t, err != nil || f.State != "bad", "a bad line is a failure")
-			return f
-		}
-	}
-	t.Fatalf("no line %s: %s", check, out)
-	return finding{}
+	all, failed := examined(t, dsn, args...)
+	i := slices.IndexFunc(all, func(f finding) bool { return f.Check == check })
+	require.NotEqual(t, -1, i, "no line %s: %s", check, asLines(all))
+	require.True(t, failed || all[i].State != "bad", "a bad line is a failure")
+	return all[i]
 }
 
 // The doctor reports which pooler is in the path and what to set.
