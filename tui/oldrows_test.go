@@ -119,60 +119,6 @@ func TestTheLastLoadedRowIsNotTheLast(t *testing.T) {
 	})
 }
 
-// Rows that are much older than the snapshot have the sign of old rows, and their time is in the
-// status line: after a return to a pane until its list is read, while the reads of the list fail,
-// and in a pause.
-func TestRowsOfAnOldListAreMarked(t *testing.T) {
-	for name, x := range map[string]struct {
-		old  func(c *console)
-		live bool
-	}{
-		"being read": {func(c *console) {
-			c.press("1")
-			c.rest(2 * time.Minute)
-			c.store.set(func(s *fakeStore) { s.stuck = queue.ListEndpoints })
-			c.press("7")
-		}, true},
-		"not readable": {func(c *console) {
-			c.store.set(func(s *fakeStore) { s.stuck = queue.ListEndpoints })
-			c.rest(2 * time.Minute)
-			c.sees("newer rows:")
-		}, true},
-		"paused": {func(c *console) {
-			c.press("1")
-			c.rest(2 * time.Minute)
-			c.press("p", "7")
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			run(t, setup{w: 120, h: 24}, func(c *console) {
-				c.press("7")
-				c.rest(time.Minute)
-				c.seesNot("read at", "┊")
-				x.old(c)
-				c.sees("read at", "┊")
-				if x.live { // the snapshot is
-					c.sees("● live")
-				} else {
-					c.press("p")
-				}
-				c.store.set(func(s *fakeStore) { s.stuck = "" })
-				c.rest(20 * time.Second)
-				c.seesNot("read at", "┊")
-			})
-		})
-	}
-	run(t, setup{w: 120, h: 24}, func(c *console) {
-		c.press("6", "enter")
-		c.rest(time.Minute)
-		c.seesNot("last read in full")
-		c.press("1")
-		c.rest(2 * time.Minute)
-		c.press("p", "6")
-		c.sees("last read in full at", "┊")
-	})
-}
-
 // Every key that moves the cursor reads further rows, and so does a click: else the last loaded row
 // would be the last one for space and n.
 func TestEveryMoveReadsFurtherRows(t *testing.T) {
