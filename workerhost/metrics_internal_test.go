@@ -51,6 +51,22 @@ func TestHandlerOfNoJobKindIsRefused(t *testing.T) {
 	}
 }
 
+// pointed is a handler whose method needs its fields.
+type pointed struct{ err error }
+
+func (p *pointed) Handle(context.Context, handler.Job) error { return p.err }
+
+// A handler that is nil is refused, also one of a type: each of its jobs would panic.
+func TestNilHandlerIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, none := range []handler.Handler{nil, handler.Func(nil), (*pointed)(nil)} {
+		err := Options{ID: "h", Handlers: map[string]handler.Handler{"kg.reindex": none}}.Check()
+		require.EqualError(t, err, "the handler is nil (handlers, kind kg.reindex): set a handler or remove the entry", "%T", none)
+		require.Equal(t, queue.KindConfig, queue.KindOf(err))
+	}
+	require.NoError(t, Options{ID: "h", Handlers: map[string]handler.Handler{"kg.reindex": &pointed{}}}.Check())
+}
+
 // /readyz returns why the host is not ready, safe to print, whatever the text.
 func TestReadyzIsSafeToPrint(t *testing.T) {
 	t.Parallel()

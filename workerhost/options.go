@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -76,9 +77,15 @@ func (o Options) Check() error {
 			bad("this job kind is built in", "handlers, kind "+kind, "give your handler another kind")
 		case !handler.IsKind(kind): // no such job can be enqueued
 			bad("kind is not the name of a job kind", "handlers, kind "+queue.Clean(kind).Cut(100).String(), handler.KindForm)
-		case o.Handlers[kind] == nil:
+		case isNil(o.Handlers[kind]): // each job would panic
 			bad("the handler is nil", "handlers, kind "+kind, "set a handler or remove the entry")
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// isNil reports whether a handler is nil, or an interface that holds a function or a pointer that is nil.
+func isNil(h handler.Handler) bool {
+	v := reflect.ValueOf(h)
+	return h == nil || (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil()
 }
