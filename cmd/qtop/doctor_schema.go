@@ -52,7 +52,7 @@ func partitionFinding(ctx context.Context, x patient) []finding {
 	if x.session.ReadOnly {
 		return []finding{{"note", "partitions", queue.Clean("not looked at: this session is read-only"), "a host's retention_sweep does it every hour"}}
 	}
-	made, caught, may, err := inspect.EnsurePartitions(ctx, x.client)
+	found, may, err := inspect.EnsurePartitions(ctx, x.client)
 	switch {
 	case err == nil && !may:
 		return []finding{{"note", "partitions", queue.Clean("not looked at: that needs " + x.roles("dot_executor")), "a host's retention_sweep does it every hour"}}
@@ -60,10 +60,20 @@ func partitionFinding(ctx context.Context, x patient) []finding {
 		return []finding{{"bad", "partitions", queue.Said(err), "give the owner of qtop's tables the rights that the check schema names, then run qtop doctor again"}}
 	case err != nil:
 		return []finding{{"bad", "partitions", queue.Said(err), "run qtop doctor again; a long transaction may hold the table"}}
-	case caught > 0:
-		return []finding{{"bad", "partitions", queue.Clean(queue.Plural(caught, "default partition holds", "default partitions hold") + " rows"), "run qtop migrate up"}}
-	case made > 0:
-		return []finding{{"note", "partitions", queue.Clean(queue.Plural(made, "partition was missing and is made now", "partitions were missing and are made now")), "see why retention_sweep does not run"}}
+	}
+	var out []finding
+	for _, u := range found.Unmade {
+		out = append(out, finding{"bad", "partitions", u.Why, u.Remedy.String()})
+	}
+	switch {
+	case found.Caught > 0:
+		out = append(out, finding{"bad", "partitions", queue.Clean(queue.Plural(found.Caught, "default partition holds", "default partitions hold") + " rows"),
+			queue.Choose(len(out) == 0, "run qtop migrate up", "after that run qtop migrate up")})
+	case found.Made > 0:
+		out = append(out, finding{"note", "partitions", queue.Clean(queue.Plural(found.Made, "partition was missing and is made now", "partitions were missing and are made now")), "see why retention_sweep does not run"})
+	}
+	if len(out) > 0 {
+		return out
 	}
 	return []finding{{"ok", "partitions", queue.Clean("the next partitions exist, and no default partition holds rows"), ""}}
 }

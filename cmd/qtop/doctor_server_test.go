@@ -72,6 +72,9 @@ func TestDoctorOnTheServer(t *testing.T) {
 	require.Regexp(t, "bad partitions: .*permission denied for schema public", last)
 	exec("GRANT CREATE ON SCHEMA public TO queue_owner")
 	require.Contains(t, lines(), "note partitions: 1 partition was missing and is made now")
+	exec("ALTER TABLE public." + leaf + " RENAME TO by_hand")
+	require.Regexp(t, "bad partitions: partition "+leaf+` of job_history cannot be made: partition public.by_hand overlaps it .* \| ALTER TABLE public.by_hand RENAME TO `+leaf, lines())
+	exec("ALTER TABLE public.by_hand RENAME TO " + leaf)
 
 	c, err := pgclient.Open(t.Context(), pgclient.Options{DSN: s.DSN("postgres", db), Actor: "ann"})
 	require.NoError(t, err)

@@ -9,22 +9,39 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+// Partitions says what EnsurePartitions found.
+type Partitions struct {
+	Made   int64       // that were missing
+	Caught int64       // default partitions that hold rows
+	Unmade []Partition // that cannot be made
+}
+
+// Partition is one that cannot be made.
+type Partition struct {
+	Why, Remedy queue.Text
+}
+
 // EnsurePartitions creates the missing partitions for the coming days, as the tick worker
-// retention_sweep does. It returns how many were missing (made) and how many default partitions
-// hold rows (caught). may = false: this login has no right to call fn_queue_partitions_ensure, and
+// retention_sweep does. may = false: this login has no right to call fn_queue_partitions_ensure, and
 // nothing was done.
-func EnsurePartitions(ctx context.Context, c *pgclient.Client) (made, caught int64, may bool, err error) {
+func EnsurePartitions(ctx context.Context, c *pgclient.Client) (p Partitions, may bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
 	err = c.Read().QueryRow(ctx, "SELECT has_function_privilege('public.fn_queue_partitions_ensure()', 'EXECUTE')").Scan(&may)
 	if err != nil || !may {
-		return 0, 0, may, pgerror.Translate(err)
+		return p, may, pgerror.Translate(err)
 	}
-	err = c.Act().QueryRow(ctx, "SELECT (public.fn_queue_partitions_ensure() ->> 'created')::bigint").Scan(&made)
+	var why, remedy []string
+	err = c.Act().QueryRow(ctx, `SELECT (e ->> 'created')::bigint,
+			ARRAY(SELECT f.value ->> 'why' FROM jsonb_each(e -> 'failed') f ORDER BY f.key), ARRAY(SELECT f.value ->> 'remedy' FROM jsonb_each(e -> 'failed') f ORDER BY f.key)
+		FROM (SELECT public.fn_queue_partitions_ensure() AS e) x`).Scan(&p.Made, &why, &remedy)
 	if err == nil {
-		err = c.Read().QueryRow(ctx, "SELECT count(*) FROM public.v_queue_health WHERE source = 'default_partition'").Scan(&caught)
+		err = c.Read().QueryRow(ctx, "SELECT count(*) FROM public.v_queue_health WHERE source = 'default_partition'").Scan(&p.Caught)
 	}
-	return made, caught, true, pgerror.Translate(err)
+	for i := range why {
+		p.Unmade = append(p.Unmade, Partition{queue.Clean(why[i]), queue.Clean(remedy[i])})
+	}
+	return p, true, pgerror.Translate(err)
 }
 
 // KeptSizes returns one line with the size on disk of the tables that retention does not

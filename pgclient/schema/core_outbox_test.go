@@ -5,10 +5,13 @@ package schema_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/schema"
 )
 
 func TestOutboxAdmits(t *testing.T) {
@@ -96,6 +99,64 @@ func TestOutboxPartitions(t *testing.T) {
 	}
 	fails(t, c.root, "42501", "DELETE FROM public.event_outbox")
 	fails(t, c.as("event_ingest_writer"), "42501", "INSERT INTO "+month+" (event_domain, event_type, event_stream, delivery_lane) VALUES ('iu', 'made', 's', 'immediate')")
+}
+
+// A partition made by hand, or a detached one, keeps that partition alone from
+// being made; rows of its time are stored in the default partition. The result says what is in the way
+// and what to do, and the quarantine names it until it is gone.
+func TestPartitionInTheWay(t *testing.T) {
+	c := newCore(t)
+	day := func(n int, form string) string {
+		return get[string](c, "SELECT to_char(now() AT TIME ZONE 'UTC' + make_interval(days => $1), $2)", n, form)
+	}
+	var leaves, dates []string
+	for n := range 4 {
+		leaves, dates = append(leaves, "queue_metric_sample_"+day(n+1, "YYYY_MM_DD")), append(dates, day(n+1, "YYYY-MM-DD"))
+		c.exec("DROP TABLE public." + leaves[n])
+	}
+	month := "event_outbox_" + get[string](c, "SELECT to_char(now() AT TIME ZONE 'UTC' + interval '1 month', 'YYYY_MM')")
+	c.exec("ALTER TABLE public.event_outbox DETACH PARTITION public." + month)
+	c.exec(fmt.Sprintf("CREATE TABLE public.by_hand PARTITION OF public.queue_metric_sample FOR VALUES FROM ('%s 00:00Z') TO ('%[1]s 06:00Z')", dates[1]))
+	c.exec(fmt.Sprintf("CREATE TABLE public.whole PARTITION OF public.queue_metric_sample FOR VALUES FROM ('%s 00:00Z') TO ('%s 00:00Z')", dates[3], day(5, "YYYY-MM-DD")))
+	for n := range 3 {
+		c.exec("INSERT INTO public.queue_metric_sample (at, metric, value) VALUES ($1::timestamptz, 'x', 1)", dates[n]+" 12:00Z")
+	}
+	const stored = "SELECT string_agg(tableoid::regclass::text, ',' ORDER BY at) FROM public.queue_metric_sample WHERE metric = 'x'"
+	require.Equal(t, strings.Repeat(",public.queue_metric_sample_default", 3)[1:], get[string](c, stored))
+
+	sweep := call(t, c.as("dot_executor"), "public.fn_queue_retention_sweep()")
+	require.EqualValues(t, 2, sweep["created"], sweep)
+	require.EqualValues(t, 2, sweep["moved"], sweep)
+	require.Equal(t, "public."+leaves[0]+",public.queue_metric_sample_default,public."+leaves[2], get[string](c, stored))
+	bounds := func(from, to string) string {
+		return fmt.Sprintf("FOR VALUES FROM ('%s 00:00:00+00') TO ('%s:00:00+00')", from, to)
+	}
+	want := map[string]string{
+		leaves[1]: "failed: partition " + leaves[1] + " of queue_metric_sample cannot be made: partition public.by_hand overlaps it (" + bounds(dates[1], dates[1]+" 06") +
+			"); ALTER TABLE public.queue_metric_sample DETACH PARTITION public.by_hand; its rows are not seen then",
+		leaves[3]: "failed: partition " + leaves[3] + " of queue_metric_sample cannot be made: partition public.whole overlaps it (" + bounds(dates[3], day(5, "YYYY-MM-DD")+" 00") +
+			"); ALTER TABLE public.whole RENAME TO " + leaves[3],
+		month: "failed: partition " + month + " of event_outbox cannot be made: another object has its name; rename it; if it is the partition, detached by hand: " +
+			"ALTER TABLE public.event_outbox ATTACH PARTITION public." + month + " " + bounds(get[string](c, "SELECT to_char(now() AT TIME ZONE 'UTC' + interval '1 month', 'YYYY-MM-01')"),
+			get[string](c, "SELECT to_char(now() AT TIME ZONE 'UTC' + interval '2 months', 'YYYY-MM-01')")+" 00"),
+	}
+	for leaf, why := range want {
+		require.Equal(t, why, sweep["kept"].(map[string]any)[leaf])
+		require.Equal(t, strings.TrimPrefix(why, "failed: "), get[string](c, "SELECT error FROM public.queue_quarantine WHERE step = 'partitions' AND target = $1", leaf))
+	}
+	var said []string
+	require.NoError(t, schema.Up(t.Context(), c.db.DSN(""), func(line string) { said = append(said, line) }))
+	for _, why := range want {
+		require.Contains(t, said, "partitions: "+strings.TrimPrefix(why, "failed: "))
+	}
+
+	c.exec("ALTER TABLE public.queue_metric_sample DETACH PARTITION public.by_hand")
+	c.exec("ALTER TABLE public.whole RENAME TO " + leaves[3])
+	c.exec(want[month][strings.Index(want[month], "ALTER"):])
+	sweep = call(t, c.as("dot_executor"), "public.fn_queue_retention_sweep()")
+	require.EqualValues(t, 1, sweep["created"], sweep)
+	require.Equal(t, "public."+strings.Join(leaves[:3], ",public."), get[string](c, stored))
+	require.Zero(t, get[int](c, "SELECT count(*) FROM public.queue_quarantine"))
 }
 
 // The partitions have the same bounds whatever time zone and form of dates the session has, and a

@@ -348,18 +348,22 @@ func asOwner(ctx context.Context, conn *pgx.Conn, f func(tx pgx.Tx) error) error
 	})
 }
 
-// makePartitions creates the partitions of the coming months, in every `migrate up`. If other
-// sessions hold the tables in three attempts, it leaves that to the tick worker retention_sweep: the
-// schema is installed already, and other sessions wait behind each attempt.
+// makePartitions creates the partitions of the coming months, in every `migrate up`, and reports those
+// that cannot be made. If other sessions hold the tables in three attempts, it leaves that to the tick
+// worker retention_sweep: the schema is installed already, and other sessions wait behind each attempt.
 func makePartitions(ctx context.Context, conn *pgx.Conn, o UpOptions) error {
 	deadline := time.Now().Add(o.LockWait)
 	for attempt := 1; ; attempt++ {
+		var unmade []string
 		err := asOwner(ctx, conn, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, "SELECT public.fn_queue_partitions_ensure(), public.fn_event_stamps_always()")
-			return err
+			return tx.QueryRow(ctx, `SELECT ARRAY(SELECT concat_ws('; ', f.value ->> 'why', f.value ->> 'remedy') FROM jsonb_each(e -> 'failed') f ORDER BY f.key)
+				FROM (SELECT public.fn_queue_partitions_ensure() AS e, public.fn_event_stamps_always()) x`).Scan(&unmade)
 		})
 		switch {
 		case !retryable(err):
+			for _, why := range unmade {
+				o.Progress("partitions: " + why)
+			}
 			return explain(err, "migrate up")
 		case attempt == 3 || time.Now().After(deadline):
 			o.Progress("partitions: other sessions hold the tables; retention_sweep makes the partitions in its next run")

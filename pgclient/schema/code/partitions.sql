@@ -23,11 +23,48 @@ CREATE OR REPLACE TRIGGER trg_job_history_default_no_truncate
 CREATE OR REPLACE TRIGGER trg_queue_metric_sample_default_no_truncate BEFORE TRUNCATE
   ON public.queue_metric_sample_default FOR EACH STATEMENT EXECUTE FUNCTION public.fn_refuse_change();
 
--- fn_queue_partitions_ensure() → {created, moved}: creates the leaves from the current period to as far ahead as
--- queue_partitioned requires, each with its guard against TRUNCATE, then those of earlier periods. Rows of a new leaf's
--- period that were stored in the default partition move into the leaf. Once rows have moved for 20 seconds, the next
--- call continues, and no rows move when statement_timeout has fired already. It waits for a table at most 1.5 s, since
--- other sessions wait behind it: 55P03.
+-- fn_queue_leaf_fault(parent, name, from, to) → {why, remedy}: why the leaf of that name for that period cannot be
+-- created, NULL if nothing is in its way or it exists. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_leaf_fault(p_parent text, p_name text, p_from timestamptz, p_to timestamptz)
+  RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
+SET timezone = 'UTC' SET datestyle = 'ISO, MDY' AS $fn$ -- the bounds are read and written as text
+DECLARE
+  v_full text := format('public.%I', p_name);
+  v_bounds text := format('FOR VALUES FROM (%L) TO (%L)', p_from, p_to);
+  v_taken boolean := to_regclass(v_full) IS NOT NULL OR to_regtype(v_full) IS NOT NULL;
+  v_leaf regclass;
+  v_has text;
+BEGIN
+  SELECT l.leaf, l.has INTO v_leaf, v_has FROM (
+    SELECT i.inhrelid::regclass AS leaf, pg_get_expr(c.relpartbound, c.oid) AS has FROM pg_inherits i
+    JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = to_regclass(format('public.%I', p_parent))) l
+  CROSS JOIN LATERAL regexp_match(l.has, '^FOR VALUES FROM [(]''?([^'']+?)''?[)] TO [(]''?([^'']+?)''?[)]$') b (bound)
+  WHERE replace(b.bound[1], 'MINVALUE', '-infinity')::timestamptz < p_to
+    AND replace(b.bound[2], 'MAXVALUE', 'infinity')::timestamptz > p_from
+  ORDER BY l.leaf::oid = to_regclass(v_full) DESC NULLS LAST, l.leaf::text COLLATE "C" LIMIT 1;
+  IF v_leaf IS NULL AND NOT v_taken OR v_leaf = to_regclass(v_full) AND v_has = v_bounds THEN
+    RETURN NULL;
+  END IF;
+  RETURN jsonb_build_object('why', format('partition %s of %s cannot be made: %s', p_name, p_parent, CASE
+      WHEN v_leaf IS NULL THEN 'another object has its name'
+      ELSE format('partition %s overlaps it (%s)', v_leaf, v_has) END),
+    'remedy', CASE
+      WHEN v_leaf IS NULL THEN format('rename it; if it is the partition, detached by hand: '
+        'ALTER TABLE public.%I ATTACH PARTITION %s %s', p_parent, v_full, v_bounds)
+      WHEN v_has = v_bounds AND NOT v_taken THEN format('ALTER TABLE %s RENAME TO %I', v_leaf, p_name)
+      ELSE format('ALTER TABLE public.%I DETACH PARTITION %s; its rows are not seen then', p_parent, v_leaf) END);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_leaf_fault IS
+  'Why a partition cannot be made, and what to do. Internal.';
+
+-- fn_queue_partitions_ensure() → {created, moved, failed: {leaf: {why, remedy}}}: creates the leaves from the current
+-- period to as far ahead as queue_partitioned requires, each with its guard against TRUNCATE, then those of earlier
+-- periods. Rows of a new leaf's period that were stored in the default partition move into the leaf. Once rows have
+-- moved for 20 seconds, the next call continues, and no rows move when statement_timeout has fired already. It waits
+-- for a table at most 1.5 s, since other sessions wait behind it: 55P03. A leaf whose name or time another table has is
+-- not created, and the others are: rows of its time remain in the default partition.
 CREATE OR REPLACE FUNCTION public.fn_queue_partitions_ensure() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC' SET datestyle = 'ISO, MDY' -- the bounds are written as text
@@ -43,6 +80,8 @@ DECLARE
   v_rows bigint;
   v_created int := 0;
   v_moved bigint := 0;
+  v_fault jsonb;
+  v_failed jsonb := jsonb_build_object();
   v_late boolean := public.fn_queue_step_late('57014'::text);
   v_wait text := current_setting('lock_timeout');
   v_until timestamptz := clock_timestamp() + interval '20 seconds';
@@ -61,9 +100,14 @@ BEGIN
       v_plan.time_column, v_default) USING v_plan.step, v_plan.ahead, ('1 ' || v_plan.step)::interval
     LOOP
       v_name := v_plan.parent || to_char(v_start, CASE v_plan.step WHEN 'day' THEN '_YYYY_MM_DD' ELSE '_YYYY_MM' END);
-      CONTINUE WHEN to_regclass('public.' || v_name) IS NOT NULL;
       v_from := v_start AT TIME ZONE 'UTC';
       v_to := (v_start + ('1 ' || v_plan.step)::interval) AT TIME ZONE 'UTC';
+      v_fault := public.fn_queue_leaf_fault(v_plan.parent, v_name, v_from, v_to);
+      IF v_fault IS NOT NULL THEN
+        v_failed := v_failed || jsonb_build_object(v_name, v_fault);
+        CONTINUE;
+      END IF;
+      CONTINUE WHEN to_regclass('public.' || v_name) IS NOT NULL;
       EXECUTE format('SELECT count(*) FROM public.%I d WHERE d.%I >= $1 AND d.%2$I < $2', v_default, v_plan.time_column)
         INTO v_rows USING v_from, v_to;
       CONTINUE WHEN v_rows > 0 AND (v_late OR v_moved > 0 AND clock_timestamp() > v_until);
@@ -89,7 +133,7 @@ BEGIN
     END LOOP;
   END LOOP;
   PERFORM set_config('lock_timeout', v_wait, true);
-  RETURN jsonb_build_object('created', v_created, 'moved', v_moved);
+  RETURN jsonb_build_object('created', v_created, 'moved', v_moved, 'failed', v_failed);
 END
 $fn$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_partitions_ensure TO :"dot_executor";
@@ -217,7 +261,8 @@ COMMENT ON FUNCTION public.fn_event_stamps_always IS
 -- step: a session that waits for a lock makes other sessions wait behind it. The leaves to drop are read first: at
 -- least one, and no more after a third of statement_timeout. Those that the last run read but kept are read last. A
 -- leaf that cannot be dropped, because another login's view depends on it or it has another owner, is kept alone, and
--- is in queue_quarantine (step partitions) until it is gone. Tick worker retention_sweep.
+-- is in queue_quarantine (step partitions) until it is gone; so is one that cannot be created, until it can.
+-- Tick worker retention_sweep.
 CREATE OR REPLACE FUNCTION public.fn_queue_retention_sweep() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' SET jit = off AS $fn$
 DECLARE
@@ -312,6 +357,12 @@ BEGIN
     BEGIN
       PERFORM public.fn_event_stamps_always();
       v_made := public.fn_queue_partitions_ensure();
+      FOR v_leaf, v_part IN SELECT * FROM jsonb_each(v_made -> 'failed') LOOP
+        v_error := concat_ws('; ', v_part ->> 'why', v_part ->> 'remedy');
+        v_kept := v_kept || jsonb_build_object(v_leaf, 'failed: ' || v_error);
+        PERFORM public.fn_queue_step_failed('partitions'::text, v_leaf, '55000'::text, v_error);
+      END LOOP;
+      v_made := v_made - 'failed';
       DELETE FROM public.queue_quarantine q WHERE q.step = 'partitions' AND q.target = 'ensure';
     EXCEPTION WHEN lock_not_available THEN
       v_kept := v_kept || '{"partitions": "busy: created in the next run"}';
@@ -360,7 +411,7 @@ BEGIN
     END;
   END LOOP;
   DELETE FROM public.queue_quarantine q
-  WHERE q.step = 'partitions' AND q.target <> 'ensure' AND NOT v_kept ? q.target;
+  WHERE q.step = 'partitions' AND q.target <> 'ensure' AND NOT v_kept ?| ARRAY[q.target, 'partitions'];
   RETURN v_made || v_webhooks || v_did || jsonb_build_object('dropped', v_dropped, 'kept', v_kept);
 END
 $fn$;
