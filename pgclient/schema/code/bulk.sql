@@ -397,12 +397,11 @@ DECLARE
   v_skipped text;
   v_now timestamptz := clock_timestamp(); -- later times are from before the clock of the server went back
 BEGIN
-  SELECT f INTO v_off FROM unnest(CASE p_operation.kind WHEN 'resolve' THEN '{}' WHEN 'replay_event'
-    THEN '{queue.dlq.replay_enabled,iu_core.routes_master_enabled}' ELSE '{queue.dlq.replay_enabled}' END::text[]) f
-  WHERE NOT public.fn_cfg_bool(f) LIMIT 1;
-  IF FOUND THEN
-    RETURN format('requeueing is switched off: %1$s is not true; qtop flag set %1$s true --reason R switches it on',
-      v_off);
+  IF p_operation.kind <> 'resolve' THEN
+    v_off := public.fn_queue_requeue_off(p_operation.kind);
+    IF v_off IS NOT NULL THEN
+      RETURN v_off;
+    END IF;
   END IF;
   SELECT count(*), count(*) FILTER (WHERE x.first_result = 'failed'), mode() WITHIN GROUP (ORDER BY x.first_code)
   INTO v_seen, v_failed, v_code FROM (

@@ -145,31 +145,17 @@ DECLARE
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids uuid[] := public.fn_job_ids(p_dead_letter_ids);
   v_why text[];
-  v_off text;
   v_worker text;
   v_part record;
   v_routed record;
   v_failed jsonb := '{}'::jsonb; -- per dead letter
   v_answer jsonb;
-  v_audit bigint;
-  v_refused jsonb := public.fn_queue_clone_refusal('iu_route_dead_letter_replay'::text,
-    format('%s dead letters', cardinality(v_ids)), v_actor, v_reason, v_dry);
+  v_refused jsonb := public.fn_queue_requeue_refusal(
+    p_kind => 'replay_event'::text, p_action => 'iu_route_dead_letter_replay'::text,
+    p_count => cardinality(v_ids), p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
 BEGIN
   IF v_refused IS NOT NULL THEN
     RETURN v_refused;
-  END IF;
-  SELECT f INTO v_off FROM unnest('{queue.dlq.replay_enabled,iu_core.routes_master_enabled}'::text[]) f
-    WHERE NOT public.fn_cfg_bool(f) LIMIT 1;
-  IF FOUND THEN
-    IF NOT v_dry THEN
-      v_audit := public.fn_operator_audit(
-        p_action => 'iu_route_dead_letter_replay', p_target => format('%s dead letters', cardinality(v_ids)),
-        p_actor => v_actor, p_reason => v_reason, p_frozen_count => cardinality(v_ids)::bigint,
-        p_outcome => 'refused: disabled', p_filter => NULL::text, p_before => NULL::jsonb, p_after => NULL::jsonb);
-    END IF;
-    RETURN jsonb_build_object('refused', true, 'rule', 'disabled', 'dry_run', v_dry, 'audit_id', v_audit,
-      'reason', 'replaying is switched off: ' || v_off || ' is not true; qtop flag set ' || v_off || ' true --reason R '
-      'switches it on');
   END IF;
   IF NOT v_dry THEN
     PERFORM 1 FROM public.iu_route_dead_letter WHERE dead_letter_id = ANY (v_ids)

@@ -253,23 +253,12 @@ DECLARE
   v_why text[];
   v_new uuid[];
   v_jobs uuid[]; -- per dead letter: its job
-  v_audit bigint;
-  v_refused jsonb := public.fn_queue_clone_refusal('job_dead_letter_replay'::text,
-    format('%s dead letters', cardinality(v_ids)), v_actor, v_reason, v_dry);
+  v_refused jsonb := public.fn_queue_requeue_refusal(
+    p_kind => 'replay_job'::text, p_action => 'job_dead_letter_replay'::text,
+    p_count => cardinality(v_ids), p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
 BEGIN
   IF v_refused IS NOT NULL THEN
     RETURN v_refused;
-  END IF;
-  IF NOT public.fn_cfg_bool('queue.dlq.replay_enabled') THEN
-    IF NOT v_dry THEN
-      v_audit := public.fn_operator_audit(
-        p_action => 'job_dead_letter_replay', p_target => format('%s dead letters', cardinality(v_ids)),
-        p_actor => v_actor, p_reason => v_reason, p_frozen_count => cardinality(v_ids)::bigint,
-        p_outcome => 'refused: disabled', p_filter => NULL::text, p_before => NULL::jsonb, p_after => NULL::jsonb);
-    END IF;
-    RETURN jsonb_build_object('refused', true, 'rule', 'disabled', 'dry_run', v_dry, 'audit_id', v_audit,
-      'reason', 'replaying is switched off: queue.dlq.replay_enabled is not true; '
-      'qtop flag set queue.dlq.replay_enabled true --reason R switches it on');
   END IF;
   IF NOT v_dry THEN
     PERFORM 1 FROM public.job_dead_letter WHERE dead_letter_id = ANY (v_ids) ORDER BY dead_letter_id FOR NO KEY UPDATE;

@@ -100,23 +100,12 @@ DECLARE
   v_ids bigint[] := public.fn_webhook_dead_letter_ids(p_dead_letter_ids);
   v_why text[];
   v_sagas bigint[];
-  v_audit bigint;
-  v_refused jsonb := public.fn_queue_clone_refusal('dead_letter_requeue'::text,
-    format('%s dead letters', cardinality(v_ids)), v_actor, v_reason, v_dry);
+  v_refused jsonb := public.fn_queue_requeue_refusal(
+    p_kind => 'requeue_webhook'::text, p_action => 'dead_letter_requeue'::text,
+    p_count => cardinality(v_ids), p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
 BEGIN
   IF v_refused IS NOT NULL THEN
     RETURN v_refused;
-  END IF;
-  IF NOT public.fn_cfg_bool('queue.dlq.replay_enabled') THEN
-    IF NOT v_dry THEN
-      v_audit := public.fn_operator_audit(
-        p_action => 'dead_letter_requeue', p_target => format('%s dead letters', cardinality(v_ids)),
-        p_actor => v_actor, p_reason => v_reason, p_frozen_count => cardinality(v_ids)::bigint,
-        p_outcome => 'refused: disabled', p_filter => NULL::text, p_before => NULL::jsonb, p_after => NULL::jsonb);
-    END IF;
-    RETURN jsonb_build_object('refused', true, 'rule', 'disabled', 'dry_run', v_dry, 'audit_id', v_audit,
-      'reason', 'requeueing is switched off: queue.dlq.replay_enabled is not true; '
-      'qtop flag set queue.dlq.replay_enabled true --reason R switches it on');
   END IF;
   IF NOT v_dry THEN
     PERFORM 1 FROM public.dead_letters WHERE id = ANY (v_ids) ORDER BY id FOR NO KEY UPDATE;
