@@ -111,6 +111,9 @@ func (d Dialog) Shown(e Env, s Size) int {
 // the same effect.
 const SameAs = "same as"
 
+// longestLabel is the width up to which a label is beside its value; a longer one is above it.
+const longestLabel = 20
+
 // body returns the text above fields and buttons; it scrolls if it is long.
 func (d Dialog) body(e Env, w int, p pressure) []string {
 	th := e.Theme
@@ -123,13 +126,19 @@ func (d Dialog) body(e Env, w int, p pressure) []string {
 	}
 	label := 0
 	for _, f := range d.Facts {
-		label = max(label, min(theme.Width(theme.Safe(f.Label)), 18))
+		if n := theme.Width(theme.Safe(f.Label)); n <= longestLabel {
+			label = max(label, n)
+		}
 	}
 	if len(d.Facts) > 0 && len(out) > 0 {
 		out = append(out, "")
 	}
 	for _, f := range d.Facts {
-		out = append(out, hung(th.Dim.Paint(th.Left(theme.Safe(f.Label), label))+"  ", queue.Choose(strings.HasPrefix(f.Value.String(), "qtop "), wrapCommand, wrap)(f.Value.String(), w-label-2), th.Text)...)
+		name := theme.Safe(f.Label)
+		if theme.Width(name) > longestLabel { // the name of what is changed is not cut
+			out, name = append(out, hung("", wrap(name, w), th.Dim)...), ""
+		}
+		out = append(out, hung(th.Dim.Paint(th.Left(name, label))+"  ", queue.Choose(strings.HasPrefix(f.Value.String(), "qtop "), wrapCommand, wrap)(f.Value.String(), w-label-2), th.Text)...)
 	}
 	if len(d.Notes) > 0 && len(out) > 0 {
 		out = append(out, "")

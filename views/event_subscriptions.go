@@ -40,9 +40,9 @@ func EventSubscriptions(rows []queue.EventSubscription, b *queue.Broadcast) Sour
 		Columns: []Column[queue.UnroutedType]{
 			{Name: "event_type", Title: "REACHES NOBODY", Head: "TYPE", Width: 22, Want: 26, Max: 40, Look: strong},
 			{Name: "event_domain", Title: "domain", Width: 9, Max: 18},
-			{Name: "event_stream", Title: "stream", Width: 8, Max: 16, Drop: 1, Look: dim},
+			{Name: "event_stream", Title: "stream", Width: 8, Max: 16, Drop: 2, Look: dim},
 			{Name: "broadcast_events_24h", Title: "broadcast 24 h", Head: "BROADCAST 24H", Width: 14, Right: true},
-			{Name: "events_24h", Title: "of", Head: "EVENTS 24H", Width: 10, Right: true, Look: dim},
+			{Name: "events_24h", Title: "of", Head: "EVENTS 24H", Width: 10, Right: true, Drop: 1, Look: dim},
 			{Name: "share", Head: "PERCENT", Width: 7, Right: true, Text: func(u queue.UnroutedType, _ Env) string { return percent(u.Broadcast, u.Events) }, Plain: func(u queue.UnroutedType) string { return PlainPercent(u.Broadcast, u.Events) }},
 		},
 	}.lines())

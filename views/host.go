@@ -140,7 +140,7 @@ func wakeSection(h *queue.HostStatus, e Env) section {
 	}
 	sec := section{
 		columns: []table.Column{
-			{Title: "WAKE STREAM", Width: 24, Max: 36}, {Title: "at", Width: 9, Right: true}, {Title: "rows", Width: 9, Right: true},
+			{Title: "WAKE STREAM", Width: 24, Max: 36}, {Title: "at", Width: 9, Right: true}, {Title: "rows", Width: 9, Right: true, Drop: 1},
 			{Title: "lag", Width: 8, Right: true}, {Title: "hint", Width: 12, Max: 60},
 		},
 		gap: true,

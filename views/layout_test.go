@@ -2,6 +2,7 @@ package views_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -188,6 +189,32 @@ func TestDialogOnTheSmallestScreen(t *testing.T) {
 		require.Equal(t, name == "mistake", strings.Contains(seen, "…"), name)
 		for _, want := range x.wants {
 			require.Contains(t, seen, want, name)
+		}
+	}
+}
+
+// A preview shows the name of what it changes whole, however long the name is.
+func TestDialogShowsNamesWhole(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{Depth: theme.Mono})
+	for _, name := range []string{"iu_outbound_default", "iu_notification_worker", "billing_export_of_the_second_warehouse_eu_central_1"} {
+		d := views.Dialog{Facts: []queue.PlanLine{{Label: name, Value: queue.Clean("silent for 95h 00m")}, {Label: "for", Value: queue.Clean("30m")}}, Buttons: []string{"Keep"}}
+		for _, w := range []int{views.MinWidth, 80, 200} {
+			got := plain(d.Lines(e, views.Size{W: w, H: 24}))
+			require.Contains(t, got, name, "%d wide", w)
+			require.Contains(t, got, "silent for 95h 00m", "%d wide", w)
+		}
+	}
+}
+
+// On the smallest screen a column is left out before the names of the rows are cut to a few cells.
+func TestNamesOnTheSmallestScreen(t *testing.T) {
+	t.Parallel()
+	short := regexp.MustCompile(`(?m)^.{0,4}[^ ]{1,11}…`)
+	w, e := viewstest.RichWorld(), env(theme.Options{Depth: theme.Mono})
+	for name, body := range bodies(w) {
+		if !strings.HasPrefix(name, "page-") {
+			require.Empty(t, short.FindAllString(plain(body(e, views.Size{W: views.MinWidth, H: 24})), -1), name)
 		}
 	}
 }

@@ -45,11 +45,11 @@ func Notifications(n *queue.Notifications) Source {
 			{Name: "run_at", Title: "WORKER LOG", Head: "RUN", Width: 22, Want: 30, Max: 60, Say: stamped},
 			{Name: "pending_pre", Title: "claimed", Width: 7, Max: 9, Right: true},
 			{Name: "groups_emitted", Title: "docs", Head: "DOCUMENTS", Width: 7, Max: 9, Right: true},
-			{Name: "pieces_emitted", Title: "pieces", Width: 7, Max: 9, Right: true},
+			{Name: "pieces_emitted", Title: "pieces", Width: 7, Max: 9, Right: true, Drop: 1},
 			{Name: "pending_post", Title: "left", Width: 6, Max: 9, Right: true},
 			{Name: "error_count", Title: "errors", Width: 6, Max: 9, Right: true, Look: ofRow},
 			{Name: "conflicts_skipped", Title: "duplicates", Width: 11, Right: true, Drop: 3, Look: dim},
-			{Name: "duration_ms", Title: "took", Width: 8, Right: true, Look: dim},
+			{Name: "duration_ms", Title: "took", Width: 8, Right: true, Drop: 1, Look: dim},
 			{Name: "error_text", Title: "error", Width: 16, Want: 30, Max: 80, Drop: 1, Look: ofRow},
 			{Name: "rows_marked", Head: "MARKED"},
 		},
@@ -115,7 +115,7 @@ func stagedList(rows []stagedLine, n queue.Notifications) lines {
 				}
 				return cell(l.sentIn(e), tone(l, e))
 			}},
-			{Name: "notified_as", Title: "as", Head: "NOTIFIED AS", Width: 18, Max: 26, Look: ofRow,
+			{Name: "notified_as", Title: "as", Head: "NOTIFIED AS", Width: 18, Max: 26, Drop: 1, Look: ofRow,
 				Text:  func(l stagedLine, _ Env) string { return l.as },
 				Plain: func(l stagedLine) string { return plain("", l.events) + " " + l.as }},
 			{Name: "first_piece", Width: 16, Want: 30, Max: 60, Drop: 1, Look: dim},
@@ -228,7 +228,7 @@ func groupPage(g queue.StagedGroup, n queue.Notifications, e Env, w int) Page {
 	kind, events := g.Told(n.Threshold)
 	p.pair("waiting", Plural(g.Pieces, "piece", "pieces")+", "+Count(g.Due)+" of them due")
 	p.pair("sent as", Count(events)+" "+kind)
-	p.pair("when", queue.Choose(g.Due > 0, "", "due in "+dueText(g, n)(e)+", then ")+"at the next run of iu_notification_worker")
+	p.pair("when", queue.Choose(g.Due > 0, "", "due "+dueText(g, n)(e)+", then ")+"at the next run of iu_notification_worker")
 	p.pair("staged", e.Stamp(g.OldestAt)+" to "+e.Stamp(g.NewestAt))
 	p.pair("first piece", g.FirstUnit.String()+" by "+g.Actor.String())
 	if g.Keyed {

@@ -3,6 +3,7 @@ package views_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
@@ -71,4 +72,13 @@ func TestStagedGroupTold(t *testing.T) {
 		require.Equal(t, c.kind, kind, c.g)
 		require.Equal(t, c.n, n, c.g)
 	}
+}
+
+// The page of a group that is not due says once in how long the group is due.
+func TestPageOfAGroupThatIsNotDue(t *testing.T) {
+	t.Parallel()
+	n := queue.Notifications{DebounceSeconds: 60, Threshold: 2, Groups: []queue.StagedGroup{{Key: queue.Clean("doc"), Keyed: true, Document: true, Pieces: 5, OldestAt: viewstest.Now().Add(-33 * time.Second)}}}
+	page, ok := views.NotificationPage(&n, views.Notifications(&n).ID(0), env(theme.Options{}), 100)
+	require.True(t, ok)
+	require.Contains(t, plain(page.Lines), "due in 27s, then at the next run")
 }

@@ -142,7 +142,7 @@ func silences(s *queue.Snapshot, e Env, w int) section {
 	sec := section{
 		columns: []table.Column{
 			{Title: "SILENT", Width: nameWidth(w)}, {Title: "for", Width: 8, Right: true},
-			{Title: "×cadence", Width: 8, Right: true}, {Title: "severity", Width: 8}, {Title: "owner", Width: 11, Max: 60},
+			{Title: "×cadence", Width: 8, Right: true, Drop: 1}, {Title: "severity", Width: 8}, {Title: "owner", Width: 11, Max: 60},
 		},
 		quiet: unheard(s), gap: true, order: 0, missing: missing(s, "alerts"),
 	}
@@ -216,8 +216,8 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 	wide := w >= 96
 	cols := []table.Column{
 		{Title: "WAITING LONGEST", Width: nameWidth(w)}, {Title: "oldest", Width: 8, Right: true},
-		{Title: "waiting", Width: 8, Right: true}, {Title: "in/s", Width: 5, Right: true},
-		{Title: "out/s", Width: 5, Right: true}, queue.Choose(wide, table.Column{Title: "clears in", Width: 18}, table.Column{Title: "clears", Width: 6}),
+		{Title: "waiting", Width: 8, Right: true}, {Title: "in/s", Width: 5, Right: true, Drop: 1},
+		{Title: "out/s", Width: 5, Right: true, Drop: 1}, queue.Choose(wide, table.Column{Title: "clears in", Width: 18}, table.Column{Title: "clears", Width: 6}),
 	}
 	sec := section{columns: cols, quiet: "no work is waiting", gap: true, order: 1, missing: missing(s, "waiting")}
 	named := map[string]int{}
@@ -271,8 +271,8 @@ func dead(s *queue.Snapshot, e Env, w int) section {
 	sec := section{
 		columns: []table.Column{
 			{Title: "DEAD", Width: code}, {Title: "endpoint / kind", Width: n - code - table.Gap},
-			{Title: "open", Width: 8, Right: true}, {Title: "first", Width: 7, Right: true},
-			{Title: "last", Width: 7, Right: true}, {Title: ruler(e.Theme, markers(s, e, 12, 5*time.Minute), 12, "last hour"), Width: 12},
+			{Title: "open", Width: 8, Right: true}, {Title: "first", Width: 7, Right: true, Drop: 1},
+			{Title: "last", Width: 7, Right: true}, {Title: ruler(e.Theme, markers(s, e, 12, 5*time.Minute), 12, "last hour"), Width: 12, Drop: 1},
 		},
 		quiet: "no dead letter is open", gap: true, order: 2, missing: missing(s, "dead_groups"), rest: s.DeadMore.Groups, restBound: s.DeadMore.GroupsBound,
 	}

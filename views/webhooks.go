@@ -64,13 +64,13 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 			}},
 			{Name: "subscription_id", Title: "sub", Head: "SUBSCRIPTION", Width: 4, Max: 7, Right: true, Drop: 5, Look: dim, Say: digits},
 			{Name: "gate", Title: "state, left", Head: "STATE", Width: 12, Max: 18, Lively: true, Text: gateWords, Tone: func(r queue.Endpoint, e Env) theme.Style { return e.warn(r.Shut()) }, Plain: PlainGate},
-			{Name: "age_seconds", Title: "oldest", Width: 8, Right: true, Cell: func(r queue.Endpoint, e Env) table.Cell {
+			{Name: "age_seconds", Title: "oldest", Width: 8, Right: true, Drop: 1, Cell: func(r queue.Endpoint, e Env) table.Cell {
 				return queue.Choose(r.OldestAt == nil, cell(e.Theme.G.Dash, e.Theme.Dim), cell(dashed(e, r.AgeSeconds, Age), e.tone(endpointRank(r))))
 			}},
 			{Name: "waiting", Width: 7, Max: 9, Right: true},
 			{Name: "pending_retry", Title: "retry", Width: 6, Max: 9, Right: true, Drop: 4},
 			{Name: "leased", Title: "in flight", Width: 9, Right: true, Drop: 2},
-			{Name: "ok", Width: 5, Right: true, Cell: okCell, Plain: PlainOK},
+			{Name: "ok", Width: 5, Right: true, Drop: 1, Cell: okCell, Plain: PlainOK},
 			{Name: "p50_ms", Title: "p50", Width: 7, Right: true, Drop: 3},
 			{Name: "p95_ms", Title: "p95", Width: 7, Right: true, Drop: 1},
 			{Name: "dead_open", Title: "dead", Width: 7, Max: 9, Right: true},
