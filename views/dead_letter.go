@@ -52,7 +52,7 @@ func DeadLetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int)
 	if d.Tries > 0 {
 		p.pair("attempts", strconv.Itoa(d.Tries))
 	}
-	p.pair("executor", d.Executor.String())
+	p.pair("executor kind", d.Executor.String())
 	p.pair("first failed", e.since(d.FirstFailedAt))
 	p.outcome(d)
 	if x := d.LastError.String(); x != "" {

@@ -139,7 +139,7 @@ func JobPage(j queue.Job, d *queue.JobDetail, e Env, w int) Page {
 	p.paint("state", state, e.tone(jobRank(j, e)))
 	p.pair("attempts", strconv.Itoa(j.Attempts)+" of "+strconv.Itoa(j.MaxAttempts)+lostLeases(d))
 	p.pair("priority", strconv.FormatInt(j.Priority, 10))
-	p.pair("executor", j.Executor.String())
+	p.pair("executor kind", j.Executor.String())
 	p.jobTimes(j)
 	p.lease(j)
 	if c, x := j.Code.String(), j.LastError.String(); c != "" || x != "" {
