@@ -21,7 +21,8 @@ func TestFirstFrameNeedsNoDatabase(t *testing.T) {
 	run(t, setup{store: s}, func(c *console) {
 		c.sees("connecting", "1 Over", "Waiting for the first snapshot")
 		c.press("5")
-		c.sees("Waiting for the first snapshot")
+		c.sees("Waiting for the first snapshot", "Dead letters · not read")
+		c.seesNot("0 rows")
 		c.press("2", "?")
 		c.sees("Keys", "Panes")
 		c.press("esc", "q")
@@ -399,7 +400,7 @@ func TestMissingIsSaid(t *testing.T) {
 	s.snap = queue.Snapshot{TakenAt: s.snap.TakenAt, Missing: map[string]queue.Text{"all": queue.Clean("it needs the role queue_viewer")}}
 	run(t, setup{store: s, w: 80, h: 24}, func(c *console) {
 		c.sees("not in this snapshot: it needs the role queue_viewer")
-		c.seesNot("no executor is silent", "no work is waiting", "NO HOST", "WAITING LONGEST", "FLOW")
+		c.seesNot("no executor is silent", "no work is waiting", "NO HOST", "WAITING LONGEST", "FLOW", "db 0.0 ms")
 		c.press("9")
 		c.sees("not in this snapshot: it needs the role queue_viewer", "This could not be read.", "Scheduler · not read")
 		c.seesNot("There is no tick worker", "0 rows")

@@ -250,6 +250,9 @@ func (m *shell) cost() []string {
 		return nil
 	}
 	at := "as of " + f.snapshot.TakenAt.In(m.env().Loc).Format("15:04:05")
+	if f.snapshot.TookMS == 0 { // the database refused the snapshot
+		return []string{at}
+	}
 	s := "db " + views.Millis(f.snapshot.TookMS)
 	if f.snapshot.Shared {
 		s += " shared"
