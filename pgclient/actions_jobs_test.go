@@ -46,7 +46,7 @@ func TestDeadLettersOfBothSources(t *testing.T) {
 	p := plan(t, op, queue.Request{Action: queue.ActRequeue, Filter: "code:HTTP_503", Reason: "back"})
 	require.EqualValues(t, 3, p.Count)
 	require.ElementsMatch(t, append([]string{jobs[0]}, hooks...), p.Request.Targets)
-	require.Contains(t, lines(p), "to 1 × job kg.reindex (kg) HTTP_503 (0 already waiting, Agent that subscribe: 1)")
+	require.Contains(t, lines(p), "to 1 × job kg.reindex (kg) HTTP_503 (0 already waiting, 1 Agent executor subscribes to it)")
 	require.Contains(t, lines(p), "to 2 × hooks.acme.test HTTP_503")
 	require.Contains(t, lines(p), "audit two rows")
 	require.Equal(t, "2 2 0 0", count(), "a plan changes nothing")

@@ -141,9 +141,12 @@ func (c *Planner) jobBreakdown(ctx context.Context, p *queue.Plan, from, where s
 			break
 		}
 		named += x.N
-		admitted := fmt.Sprintf("%s that subscribe: %d", x.Executor, x.Admitted)
-		if x.Admitted == 0 {
-			admitted = "no " + x.Executor + " subscribes to it"
+		admitted := fmt.Sprintf("%d %s executors subscribe to it", x.Admitted, x.Executor)
+		switch x.Admitted {
+		case 0:
+			admitted = "no " + x.Executor + " executor subscribes to it"
+		case 1:
+			admitted = "1 " + x.Executor + " executor subscribes to it"
 		}
 		again := ""
 		if x.Again > 0 {
