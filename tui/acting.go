@@ -109,6 +109,7 @@ func (m *root) applied(msg appliedMsg) tea.Cmd {
 	m.feed.acted = true
 	cmds := []tea.Cmd{later(quietFor, armMsg{}), m.refresh(fresh), m.poll()}
 	cmds = append(cmds, m.readActed()...)
+	m.line.list.acted = true
 	d := m.dialog(msg.dialog)
 	if d == nil {
 		return tea.Batch(cmds...)

@@ -213,7 +213,13 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 	case queue.ListAudit, queue.ListFlagHistory:
 		return queue.Page{Rows: s.audit, Total: int64(len(s.audit))}, s.err
 	case queue.ListOperations:
-		return queue.Page{Rows: s.operations, Total: int64(len(s.operations))}, s.err
+		rows := s.operations
+		if q.Filter != "" { // as the database would filter
+			rows = rows[:min(len(rows), 1)]
+		}
+		from, _ := strconv.Atoi(q.After)
+		to := min(from+q.Limit, len(rows))
+		return queue.Page{Rows: slices.Clone(rows[from:to]), Total: int64(len(rows)), Next: queue.Choose(to < len(rows), strconv.Itoa(to), "")}, s.err
 	case queue.ListOperation:
 		for _, o := range s.operations {
 			if q.ID == strconv.FormatInt(o.ID, 10) {

@@ -131,6 +131,47 @@ func TestEscInAFilterGoesBack(t *testing.T) {
 	})
 }
 
+// The row may be one of a further page: the loaded rows are shown again with the filter, however many they are.
+func TestEscInAFilterKeepsTheLoadedRows(t *testing.T) {
+	for _, rows := range []int{450, 1300} { // a list of the second length is not read again by itself
+		s := newStore()
+		first := s.operations[0]
+		s.operations = nil
+		for i := range rows {
+			first.ID = int64(10_000 - i)
+			s.operations = append(s.operations, first)
+		}
+		run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+			c.press("6")
+			loaded := func() (n int) {
+				c.model(func(m *root) { n = m.pane().top().list.rows() })
+				return n
+			}
+			for loaded() < rows {
+				c.press("G")
+				c.rest(time.Second)
+			}
+			c.press("k", "k", "k")
+			subject := func() (id string) {
+				c.model(func(m *root) { id = m.scene().subject() })
+				return id
+			}
+			was := subject()
+			require.NotEmpty(t, was)
+			c.press("/")
+			c.typing("zz")
+			c.rest(time.Second)
+			require.Equal(t, 1, loaded())
+			c.press("esc")
+			require.Equal(t, was, subject())
+			c.rest(time.Minute)
+			require.Equal(t, was, subject())
+			require.Equal(t, rows, loaded())
+			c.seesNot("the row under the cursor is gone")
+		})
+	}
+}
+
 // The status line reports that an order is one of the loaded rows only: its first row need not be the
 // first of all.
 func TestOrderOfAPartOfTheRows(t *testing.T) {

@@ -25,7 +25,23 @@ func (m *root) openFilter() {
 		in.SetValue(in.Value() + " ")
 		in.CursorEnd()
 	}
-	m.line = prompt{kind: promptFilter, input: in, was: was, row: l.grid.at, offset: l.offset, history: m.line.history}
+	m.line = prompt{kind: promptFilter, input: in, was: was, row: l.grid.at, offset: l.offset, list: l.list, history: m.line.history}
+}
+
+// takeBack restores what was before the filter p was typed: the filter, the loaded rows, and the row under the
+// cursor or the lines of the page. A new read has the first rows alone, and the cursor may have been on a later one.
+func (m *root) takeBack(p prompt) (cmd tea.Cmd) {
+	l := m.pane().top()
+	if l.list.queried() && p.list.read && l.refilter(p.was) {
+		l.list = p.list
+		l.list.reading, l.list.stop = 0, nil // the typed filter has cancelled that read
+		m.settle()
+		cmd = tea.Batch(m.reread(true)...)
+	} else {
+		cmd = m.setFilter(p.was)
+	}
+	m.returnTo(p.row, p.offset)
+	return cmd
 }
 
 // returnTo puts the cursor on the row, or scrolls the page to the line, where it was before the filter was typed.
@@ -56,9 +72,7 @@ func (m *root) typed(msg tea.Msg) tea.Cmd {
 	case "esc":
 		p := m.line
 		m.line.close()
-		cmd := m.setFilter(p.was)
-		m.returnTo(p.row, p.offset)
-		return cmd
+		return m.takeBack(p)
 	case "enter":
 		text := m.line.input.Value()
 		if !m.checkFilter(text) {
