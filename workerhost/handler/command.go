@@ -68,8 +68,8 @@ const runVariable = "QTOP_RUN"
 // the other processes of its group are killed, and on Linux also its processes that moved to
 // another session (setsid). So no process outlives its attempt, with two exceptions: a process
 // that moved to another session and cleared its environment, and a process that changed its user.
-// To find the others, the host reads /proc; if it has no file descriptor left for that, it waits up to two
-// seconds for one.
+// To find the others, the host reads /proc; if it has no file descriptor left for that, it waits for one, in
+// one attempt up to two seconds in all.
 // The cgroup of a service manager (systemd: KillMode=control-group) kills these too. When the
 // host is killed (SIGKILL), Linux kills the command itself but not the processes that it started;
 // on other systems the command continues.
@@ -163,19 +163,19 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 		}
 		return &Failure{Code: CodeStartFailed, Err: err, shortage: sender.ProcessShortage(err)}
 	}
-	began := begun(cmd.Process.Pid)
+	left := straysOf(run, begun(cmd.Process.Pid))
 	// The error repeats the exit state, or means that pipes were kept open or not read. Neither
 	// changes how the command ended.
 	stop := context.AfterFunc(killed, func() {
 		_ = signalGroup(cmd.Process.Pid, kill)
-		killStrays(run, began) // processes outside the group may keep its output open
+		left.kill() // processes outside the group may keep its output open
 	})
 	_ = cmd.Wait()
 	stop()
 	// SIGKILL cannot hit another process group: the kernel does not reuse the group id while the
 	// group has members, and after that only when it has used all other ids.
 	_ = signalGroup(cmd.Process.Pid, kill)
-	killStrays(run, began)
+	left.kill()
 	return c.judge(ctx, cmd.ProcessState, interrupted.Load(), &out)
 }
 

@@ -8,13 +8,14 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// strayRounds bounds how often killStrays searches for processes of a run: a process may fork
+// strayRounds bounds how often search.kill searches for processes of a run: a process may fork
 // while the others are killed. unsureRounds bounds the searches in a row that find none, but
 // processes of which it is not known.
 const (
@@ -28,7 +29,7 @@ type search struct{ until time.Time }
 
 // How long the searches wait for a file descriptor.
 const (
-	strayPatience = 2 * time.Second        // at the end of a command, as long as commandGrace
+	strayPatience = 2 * time.Second        // of all searches of one run together, as long as commandGrace
 	endPatience   = 100 * time.Millisecond // at the end of this process
 )
 
@@ -95,8 +96,29 @@ type start struct {
 // begun returns the start of a command that has just begun.
 func begun(pid int) start { return start{pid, within(0).forks()} }
 
-// killStrays kills the processes of a run until none is left, also those in other sessions: see search.kill.
-func killStrays(run string, command start) { within(strayPatience).kill(run, command) }
+// strays searches for the processes of a run. A search after another waits for a file descriptor only as long as
+// that one left over.
+type strays struct {
+	run     string
+	command start
+
+	mu       sync.Mutex // one search at a time: a second one finds what the first could not
+	patience time.Duration
+}
+
+// straysOf returns the strays of a run whose command has begun.
+func straysOf(run string, command start) *strays {
+	return &strays{run: run, command: command, patience: strayPatience}
+}
+
+// kill kills the processes of the run until none is left, also those in other sessions: see search.kill.
+func (s *strays) kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	look := within(s.patience)
+	look.kill(s.run, s.command)
+	s.patience = max(time.Until(look.until), 0)
+}
 
 // kill kills the processes of a run until none is left: all of them began after the command and have
 // inherited runVariable over fork, exec and setsid. A process that changed its user or cleared its

@@ -28,12 +28,12 @@ func TestStrayWithASmallerID(t *testing.T) {
 		t.Skip("the kernel has begun to reuse ids at this moment")
 	}
 
-	killStrays(run, command)
+	straysOf(run, command).kill()
 	require.NotContains(t, within(0).processes(command), stray.Process.Pid, "it began before the command")
 	require.Empty(t, ended)
 
 	command.forks -= 1 << 40 // the command began long ago: its id and all others were used again since
-	killStrays(run, command)
+	straysOf(run, command).kill()
 	require.ErrorContains(t, <-ended, "killed")
 }
 
@@ -58,10 +58,14 @@ func TestStrayWithoutAFileDescriptor(t *testing.T) {
 	}
 	const soon = 50 * time.Millisecond
 
-	without(time.Hour, func() { within(0).kill(name, start{}) }) // the wait has an end
+	left := straysOf(name, start{})
+	left.patience = soon
+	without(time.Hour, left.kill) // the wait has an end
 	require.Empty(t, ended)
+	require.Zero(t, left.patience, "the next search of the attempt waits no more")
 	without(soon, func() { require.True(t, strings.HasPrefix(name, within(time.Minute).runsOf(os.Getpid()))) })
-	without(soon, func() { within(time.Minute).kill(name, start{}) })
+	left.patience = time.Minute
+	without(soon, left.kill)
 	select {
 	case err := <-ended:
 		require.ErrorContains(t, err, "killed")

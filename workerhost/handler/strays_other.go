@@ -5,8 +5,12 @@ package handler
 // newRun returns "", because on these systems processes cannot be found by the name of their run.
 func newRun() string { return "" }
 
-// killStrays does nothing: processes that left their process group cannot be found.
-func killStrays(string, start) {}
+type strays struct{}
+
+func straysOf(string, start) *strays { return nil }
+
+// kill does nothing: processes that left their process group cannot be found.
+func (*strays) kill() {}
 
 type start struct{}
 
