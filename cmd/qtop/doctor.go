@@ -64,6 +64,7 @@ func examine(ctx context.Context, a *app, c *pgclient.Client) (all []finding) {
 		return append(sessionFindings(ctx, x), finding{"bad", "schema", s.Misfit.What, s.Misfit.Do.String()})
 	}
 	x.rolePrefix = inspect.RolePrefix(ctx, c)
+	x.logins, x.noLogins = inspect.Logins(ctx, c)
 	for _, look := range checks() {
 		all = append(all, look(ctx, x)...)
 	}

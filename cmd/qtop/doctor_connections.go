@@ -21,17 +21,16 @@ const (
 // poolerFinding names.
 func connectionFindings(ctx context.Context, x patient) []finding {
 	if x.session.Pooler {
-		return nil
+		return []finding{{"note", "connections", queue.Clean("not looked at: the pooler opens the connections of the server"), "run qtop doctor over a direct connection"}}
 	}
 	have, err := inspect.Connections(ctx, x.client)
 	if err != nil {
 		return []finding{x.unread("connections", err)}
 	}
-	logins, err := inspect.Logins(ctx, x.client)
-	if err != nil {
-		return []finding{x.unread("connections", err)}
+	if x.noLogins != nil {
+		return []finding{x.unread("connections", x.noLogins)}
 	}
-	return judgeConnections(have, logins)
+	return judgeConnections(have, x.logins)
 }
 
 func judgeConnections(have inspect.ConnectionRoom, logins []inspect.Login) []finding {

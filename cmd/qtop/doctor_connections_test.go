@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -47,6 +48,13 @@ func TestDoctorOnLimits(t *testing.T) {
 	require.NotRegexp(t, "(password of later|ROLE (app|fits) may|log_min_duration_sample)", found)
 	exec("ALTER DATABASE " + db + " SET log_parameter_max_length = 0")
 	require.NotContains(t, lines(), "log_min_duration_statement", "no parameter is logged")
+
+	exec("ALTER DATABASE " + db + " RESET log_min_duration_statement")
+	exec("ALTER DATABASE " + db + " SET log_statement = 'all'")
+	lines()
+	log, err := os.ReadFile(s.LogFile())
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(log), "CASE WHEN l.rolsuper THEN -1 ELSE l.rolconnlimit END"), "the logins are read once")
 }
 
 // What the doctor says of the server's own limit, and of settings of the log.
@@ -62,6 +70,8 @@ func TestDoctorJudgesConnectionsAndLogs(t *testing.T) {
 	require.Contains(t, said(22, 1), "note max_connections leaves 22")
 	require.Equal(t, "note 83 of the 97 connections of the server are in use: one more worker host opens up to 15\n", said(97, 83))
 	require.Contains(t, said(97, 82), "ok 82 of 97 in use")
+	require.Equal(t, "note connections: not looked at: the pooler opens the connections of the server | run qtop doctor over a direct connection\n",
+		asLines(connectionFindings(t.Context(), patient{session: queue.Session{Pooler: true}})))
 	for setting, hurts := range map[string]bool{
 		"log_min_duration_statement=-1": false, "log_min_duration_statement=0": true, "log_min_duration_statement=250ms": true, "auto_explain.log_min_duration=2s": true, "auto_explain.log_min_duration=-1": false,
 		"log_min_duration_sample=100": true, "log_transaction_sample_rate=0": false, "log_transaction_sample_rate=0.01": true, "log_parameter_max_length_on_error=0": false, "log_parameter_max_length_on_error=0kb": false,

@@ -34,11 +34,10 @@ func loginFindings(ctx context.Context, x patient) []finding {
 			out = append(out, f)
 		}
 	}
-	logins, err := inspect.Logins(ctx, x.client)
-	if err != nil {
-		return append(out, finding{"bad", "login", queue.Clean(err.Error()), ""})
+	if x.noLogins != nil {
+		return append(out, finding{"bad", "login", queue.Clean(x.noLogins.Error()), ""})
 	}
-	for _, l := range logins {
+	for _, l := range x.logins {
 		out = append(out, wideFindings(l)...)
 	}
 	if len(out) > shownLogins {
@@ -47,7 +46,7 @@ func loginFindings(ctx context.Context, x patient) []finding {
 		slices.SortStableFunc(out, func(a, b finding) int { return strings.Compare(a.State, b.State) })
 		out = append(out[:shownLogins:shownLogins], finding{"note", "logins", queue.Clean(queue.Plural(more, "more line", "more lines") + " about logins"), "fix these first"})
 	}
-	for _, l := range logins {
+	for _, l := range x.logins {
 		switch {
 		case l.Migrates && !l.OwnsSchema:
 			out = append(out, finding{"note", "migrates", queue.Clean(l.Name.String() + " owns the database, but may not run qtop migrate: it cannot act as " + l.Owner.String()),
@@ -58,7 +57,7 @@ func loginFindings(ctx context.Context, x patient) []finding {
 		}
 	}
 	if len(out) == 0 {
-		out = []finding{{"ok", "logins", queue.Clean(fmt.Sprintf("%d, none may do more than its roles; no setting of theirs changes what a statement does", len(logins))), ""}}
+		out = []finding{{"ok", "logins", queue.Clean(fmt.Sprintf("%d, none may do more than its roles; no setting of theirs changes what a statement does", len(x.logins))), ""}}
 	}
 	return out
 }

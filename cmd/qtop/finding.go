@@ -6,6 +6,7 @@ import (
 
 	"github.com/qtop/qtop/config"
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -28,6 +29,8 @@ type patient struct {
 	settings   config.Settings
 	files      []fileFinding
 	rolePrefix string // with which the names of qtop's roles begin in this database
+	logins     []inspect.Login
+	noLogins   error // why logins could not be read
 }
 
 // roles joins the names in the cluster of roles of qtop.
