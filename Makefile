@@ -73,7 +73,7 @@ docs: ## write the documents that are generated from the code (docs/keys.md, doc
 .PHONY: tour
 tour: ## play the demo's incident on the real program and write docs/tour.md, its screens and its recording; two minutes
 	@.ci/postgres.sh
-	@go test ./cmd/qtop -run '^TestTour$$' -count=1 -update
+	@. .ci/alone.sh && go test ./cmd/qtop -run '^TestTour$$' -count=1 -update
 
 .PHONY: dist
 dist: ## cross-compile for linux and darwin, amd64 and arm64, with checksums, into dist/

@@ -3,13 +3,14 @@
 # of CONTRIBUTING.md is stale, `make test` while docs/schema.md is.
 set -eu
 cd "$(dirname "$0")/.."
+. .ci/alone.sh
 
 mkdir -p docs
 tmp=$(mktemp)
 trap 'rm -f "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
 # Written to a temporary file first: a failed run must not leave an empty document.
-go run ./cmd/qtop keys >"$tmp"
+keys >"$tmp"
 cat "$tmp" >docs/keys.md
 echo "docs/keys.md"
 go test ./pgclient/schema -run TestSchemaDocument -count=1 -update >/dev/null
@@ -17,10 +18,10 @@ echo "docs/schema.md"
 go test ./pgclient/schema -run 'TestObjectsOfTheRelease|TestTablesOfTheRelease|TestRightsMatrix' -count=1 -update >/dev/null
 echo "pgclient/schema/objects.txt, pgclient/schema/tables.txt, pgclient/schema/testdata/rights.txt"
 # This must follow the step that writes docs/schema.md, which has the table of flags.
-go run ./cmd/qtop keys --settings docs/schema.md >"$tmp"
+keys --settings docs/schema.md >"$tmp"
 cat "$tmp" >docs/configuration.md
 echo "docs/configuration.md"
-go run ./cmd/qtop keys --rights docs/schema.md >"$tmp"
+keys --rights docs/schema.md >"$tmp"
 cat "$tmp" >docs/rights.md
 echo "docs/rights.md"
 .ci/dependencies.sh >"$tmp"

@@ -3,6 +3,7 @@
 # so that one run shows everything that must be fixed.
 set -eu
 cd "$(dirname "$0")/.."
+. .ci/alone.sh
 
 # The version is fixed: a newer linter could fail a build in which nothing changed.
 # go builds it from source at the first use (two to three minutes); later it is in Go's cache.
@@ -65,15 +66,15 @@ traps() {
 }
 
 generated() {
-	go run ./cmd/qtop keys --check docs/keys.md
+	keys --check docs/keys.md
 }
 
 settings() {
-	go run ./cmd/qtop keys --settings docs/schema.md --check docs/configuration.md
+	keys --settings docs/schema.md --check docs/configuration.md
 }
 
 rights() {
-	go run ./cmd/qtop keys --rights docs/schema.md --check docs/rights.md
+	keys --rights docs/schema.md --check docs/rights.md
 }
 
 dependencies() {

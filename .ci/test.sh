@@ -10,16 +10,7 @@
 # calls one of them. Arguments replace the packages (default ./...).
 set -eu
 cd "$(dirname "$0")/.."
-
-# What the environment says of the databases of whoever runs this is not for the tests: settings of
-# qtop, and variables of libpq unless they belong to QTOP_TEST_DSN.
-for name in $(env | sed -n 's/^\(QTOP_[A-Z_]*\)=.*/\1/p; s/^\(PG[A-Z]*\)=.*/\1/p'); do
-	case $name in
-	QTOP_TEST_* | QTOP_PG_* | QTOP_OFFLINE | QTOP_WALK_SEED) ;;
-	PG*) [ -n "${QTOP_TEST_DSN:-}" ] || unset "$name" ;;
-	*) unset "$name" ;;
-	esac
-done
+. .ci/alone.sh
 
 # The packages whose tests take longest run first, so that at the end no long one runs alone.
 [ $# -gt 0 ] || set -- ./pgclient/schema ./workerhost ./cmd/qtop ./tui ./pgclient ./views ./...
