@@ -13,11 +13,6 @@ import (
 // progressWidth is the width of the progress bar in the table, in cells.
 const progressWidth = 10
 
-// OperationTitle names a bulk operation: its action and its selection.
-func OperationTitle(o queue.Operation) string {
-	return strings.ReplaceAll(o.Kind, "_", " ") + " of " + Count(o.Frozen) + ": " + o.Selected()
-}
-
 // Operations returns the table of pane 6: bulk operations over frozen selections.
 func Operations(rows []queue.Operation) Source {
 	return Source{
@@ -28,7 +23,7 @@ func Operations(rows []queue.Operation) Source {
 			"N in Dead letters (5) freezes a group, a filter or the selected dead letters; S here starts the operation.",
 		},
 	}.with(List[queue.Operation]{
-		Name: "ops", Rows: rows, ID: func(o queue.Operation) string { return strconv.FormatInt(o.ID, 10) }, Title: OperationTitle, First: "operation_id kind state ended rate_per_second left created_by created_at filter",
+		Name: "ops", Rows: rows, ID: func(o queue.Operation) string { return strconv.FormatInt(o.ID, 10) }, Title: queue.Operation.Title, First: "operation_id kind state ended rate_per_second left created_by created_at filter",
 		Look: func(o queue.Operation, e Env) (table.Cell, theme.Style) {
 			return e.atWork(operationRank(o), o.State == queue.BulkRunning)
 		},

@@ -141,12 +141,9 @@ func (c *Planner) jobBreakdown(ctx context.Context, p *queue.Plan, from, where s
 			break
 		}
 		named += x.N
-		admitted := fmt.Sprintf("%d %s executors subscribe to it", x.Admitted, x.Executor)
-		switch x.Admitted {
-		case 0:
-			admitted = "no " + x.Executor + " executor subscribes to it"
-		case 1:
-			admitted = "1 " + x.Executor + " executor subscribes to it"
+		admitted := "no " + x.Executor + " executor subscribes to it"
+		if x.Admitted > 0 {
+			admitted = queue.Plural(x.Admitted, x.Executor+" executor subscribes", x.Executor+" executors subscribe") + " to it"
 		}
 		again := ""
 		if x.Again > 0 {

@@ -60,6 +60,11 @@ func (o Operation) Filters() []string {
 // others.
 func (o Operation) Selected() string { return someFilters(o.Filters()) }
 
+// Title names the operation: what it does with how many dead letters, and its selection.
+func (o Operation) Title() string {
+	return Shown(OperationWords(), o.Kind) + " " + Plural(o.Frozen, "dead letter", "dead letters") + ": " + o.Selected()
+}
+
 // Tried returns the number of items that were requeued, skipped, failed or undone.
 func (o Operation) Tried() int64 { return o.Requeued + o.Skipped + o.Failed + o.Undone }
 
