@@ -154,6 +154,20 @@ func TestJobClaimGoverningSubscription(t *testing.T) {
 	require.Empty(t, j.take("w", 10))
 }
 
+// An entry of p_after that cannot be read is refused with its lane and what it must be.
+func TestJobClaimRefusesAnUnreadableKey(t *testing.T) {
+	j := newJobs(t)
+	j.jobSubscription("w", "", "", 0, 10)
+	job := j.job("k", "iu", 100)
+	const id = "00000000-0000-0000-0000-000000000001"
+	for _, bad := range []string{`5`, `"x"`, `{"priority": 1}`, `["high"]`, `[99999999999]`, `[1, "yesterday noon"]`, `[1, "2026-13-40"]`, `[1, "2026-01-01", "7"]`} {
+		_, err := j.work.Exec(t.Context(), "SELECT public.fn_job_claim('w', NULL, 1, jsonb_build_object('iu/k', $1::jsonb))", bad)
+		refused(t, "22023", err, bad)
+		require.ErrorContains(t, err, `p_after: the entry "iu/k" must be [priority, process_after, job_id] of the last job that was claimed there, not `, bad)
+	}
+	require.Equal(t, []string{job}, j.takeOf("w", nil, 1, map[string]any{"iu/k": []any{100, "2020-01-01T00:00:00Z", id}, "other/lane": 5}))
+}
+
 func TestJobClaimFloorAndLimit(t *testing.T) {
 	j := newJobs(t)
 	j.jobSubscription("w", "", "", 100, 3)

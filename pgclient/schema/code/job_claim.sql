@@ -288,9 +288,18 @@ BEGIN
     v_lane := v_lanes[i];
     v_key := p_after -> (v_lane.event_domain || '/' || v_lane.job_kind);
     IF v_key IS NOT NULL THEN
-      v_lane.after_priority := COALESCE((v_key ->> 0)::int, v_lane.after_priority);
-      v_lane.after_time := COALESCE((v_key ->> 1)::timestamptz, v_lane.after_time);
-      v_lane.after_id := COALESCE((v_key ->> 2)::uuid, v_lane.after_id);
+      BEGIN
+        IF jsonb_typeof(v_key) <> 'array' THEN
+          RAISE data_exception;
+        END IF;
+        v_lane.after_priority := COALESCE((v_key ->> 0)::int, v_lane.after_priority);
+        v_lane.after_time := COALESCE((v_key ->> 1)::timestamptz, v_lane.after_time);
+        v_lane.after_id := COALESCE((v_key ->> 2)::uuid, v_lane.after_id);
+      EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION 'p_after: the entry "%/%" must be [priority, process_after, job_id] of the last job that was '
+          'claimed there, not %', v_lane.event_domain, v_lane.job_kind, left(v_key::text, 200)
+          USING ERRCODE = '22023', HINT = 'leave the entry out to read the queue lane from its start';
+      END;
       v_lanes[i] := v_lane;
     END IF;
     v_heads[i] := CASE WHEN p_after IS NULL AND NOT v_watermarks THEN v_lane.head
