@@ -122,6 +122,42 @@ func TestHostBelongsToItsLogin(t *testing.T) {
 	require.Equal(t, true, call(t, mine, "public.fn_queue_host_stop('h', $1::uuid)", instance)["stopped"])
 }
 
+// A live host that says it works as an executor of another role neither makes that executor live nor
+// has handlers for it: the last host of the owner still marks it stopped when it ends.
+func TestAnotherLoginIsNoHostOfAnExecutor(t *testing.T) {
+	c := newCore(t)
+	owner, stranger := pgtest.Login(t, c.db, "dot_executor"), pgtest.Login(t, c.db, "dot_executor")
+	member := pgtest.Login(t, c.db, "dot_executor", owner)
+	call(t, c.as("workflow_admin"), "public.fn_queue_executor_register('mine', 'external_worker', '{}', 60, 300, $1::text, 'ann')", owner)
+	const id = "00000000-0000-0000-0000-000000000001"
+	host := func(login, kind string) {
+		t.Helper()
+		pool := c.db.Pool(t, login)
+		require.Equal(t, login, call(t, pool, "public.fn_queue_host_register($1::text, $2::uuid, 'v', '{}')", login, id)["host_id"])
+		require.Equal(t, login, call(t, pool, "public.fn_queue_host_beat($1::text, $2::uuid, '{job_executor}', 0, jsonb_build_object('job_executor', jsonb_build_object('executor', 'mine', 'kinds', ARRAY[$3::text])))",
+			login, id, kind)["host_id"])
+	}
+	live := func() bool { return get[bool](c, "SELECT public.fn_queue_executor_live('mine', NULL::text)") }
+	handled := func() string {
+		return get[string](c, "SELECT COALESCE((SELECT array_to_string(kinds, ',') FROM public.v_job_handlers WHERE executor_id = 'mine'), '')")
+	}
+	host(stranger, "theirs")
+	require.False(t, live())
+	require.Empty(t, handled())
+	host(owner, "a")
+	host(member, "b")
+	require.True(t, live())
+	require.Equal(t, "a,b", handled())
+	_, err := c.db.Pool(t, owner).Exec(t.Context(), `SELECT public.fn_queue_heartbeat_write('mine', '{"state": "idle"}', 'w')`)
+	require.NoError(t, err)
+	for _, login := range []string{owner, member} {
+		require.Equal(t, true, call(t, c.db.Pool(t, login), "public.fn_queue_host_stop($1::text, $2::uuid)", login, id)["stopped"])
+	}
+	require.Equal(t, "stopped", get[string](c, "SELECT last_beat_payload ->> 'state' FROM public.queue_heartbeat WHERE executor_id = 'mine'"))
+	c.exec("UPDATE public.queue_heartbeat SET owner_role = NULL WHERE executor_id = 'mine'")
+	require.Equal(t, "theirs", handled(), "an executor without an owner is open to all")
+}
+
 // A host that says it works as an executor of another role, as one with a wrong executor in its
 // configuration does, does not mark it stopped when it ends: a stopped executor is not watched.
 func TestAnotherLoginDoesNotStopAnExecutor(t *testing.T) {

@@ -76,10 +76,12 @@ COMMENT ON FUNCTION public.fn_job_due_late IS
   'Whether a job has been due for over a minute and is not ready. Internal.';
 
 -- v_job_handlers: per executor, the job kinds for which live worker hosts have handlers. An executor without a row runs
--- outside of qtop's hosts, so its handlers are unknown.
+-- outside of qtop's hosts, so its handlers are unknown. Hosts whose login is no member of the owner role do not count.
 CREATE OR REPLACE VIEW public.v_job_handlers AS
 SELECT m.mark ->> 'executor' AS executor_id, array_agg(DISTINCT k.kind) AS kinds
 FROM (SELECT h.progress -> 'job_executor' AS mark FROM public.queue_host h
+  JOIN public.queue_heartbeat b ON b.executor_id = h.progress #>> '{job_executor,executor}' AND (b.owner_role IS NULL
+    OR pg_has_role(to_regrole(quote_ident(h.db_role))::oid, to_regrole(quote_ident(b.owner_role))::oid, 'MEMBER'))
   WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'
     AND h.last_seen_at <= clock_timestamp() + interval '5 seconds' AND 'job_executor' = ANY (h.loops)) m
 CROSS JOIN LATERAL jsonb_array_elements_text(CASE jsonb_typeof(m.mark -> 'kinds') WHEN 'array' THEN m.mark -> 'kinds'
