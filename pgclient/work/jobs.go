@@ -14,8 +14,10 @@ import (
 	"github.com/qtop/qtop/pgclient/pgrow"
 )
 
-// JobTimeout is the time limit of one statement about up to a thousand jobs. On a loaded machine
-// such a statement may take seconds. A statement that reached the limit may have been committed.
+// JobTimeout is the time limit of one statement about up to a thousand jobs, of the queue or of
+// webhooks. On a loaded machine such a statement may take seconds. A statement that reached the limit
+// may have been committed. Renewals and releases of webhook jobs have pgpool.ReadTimeout: the loop
+// that sends webhooks waits for them.
 const JobTimeout = 15 * time.Second
 
 // Job is a leased job.

@@ -34,7 +34,7 @@ type WebhookJob struct {
 // is greater than after. The claim is committed before the jobs are returned; otherwise a worker
 // could settle a job before other sessions see its lease.
 func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip []int64, per int, after int64) ([]WebhookJob, error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
 	jobs, err := pgrow.All[WebhookJob](ctx, c.pool, `SELECT job_id, saga_id, attempt_no, lease_token::text, lease_until, lease_seconds,
 		timeout_seconds, event_id, event_type, event_created, subscription_id, callback_url, secret_ref, webhook_id, payload, paced
@@ -47,7 +47,7 @@ func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip
 // its leases except those with the known tokens. It returns their number. The caller makes sure
 // that no claim is in flight.
 func (c *Client) WebhookClaimLost(ctx context.Context, workerID string, known []string) (n int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
 	err = c.pool.QueryRow(ctx, "SELECT public.fn_webhook_claim_lost($1::text, $2::text[]::uuid[])", workerID, known).Scan(&n)
 	return n, pgerror.Translate(err)
