@@ -100,7 +100,7 @@ func TestMaskIsBounded(t *testing.T) {
 	require.NotContains(t, get[string](c, "SELECT public.fn_mask_json("+rows+")::text"), "S3cr3t")
 	t.Logf("1 MB with 10,000 secrets: %s", time.Since(started))
 	for _, sql := range []string{
-		"repeat('password=S3cr3t; ', 60000)", "repeat('4242 4111 ', 9000) || 'password=S3cr3t'", "repeat('DE12 GB34 ', 9000) || 'password=S3cr3t'", "repeat('4 3 5 2 ', 12000) || 'password=S3cr3t'", `'{"a": "' || repeat('password\": \"S3cr3t\", ', 50000)`, "repeat('%25', 100000) || 'password=S3cr3t'",
+		"repeat('password=S3cr3t; ', 60000)", "repeat('4242 4111 ', 9000) || 'password=S3cr3t'", "repeat('DE12 GB34 ', 9000) || 'password=S3cr3t'", "repeat('4 3 5 2 ', 12000) || 'password=S3cr3t'", "repeat('4242' || chr(10), 18000) || 'password=S3cr3t'", "repeat('\"4242\", ', 12000) || 'password=S3cr3t'", "repeat('password a1!', 8000) || ' password=S3cr3t'", `'{"a": "' || repeat('password\": \"S3cr3t\", ', 50000)`, "repeat('%25', 100000) || 'password=S3cr3t'",
 	} {
 		require.NotContains(t, get[string](c, "SELECT public.fn_mask_json(to_jsonb("+sql+"))::text"), "S3cr3t", sql)
 	}
@@ -258,6 +258,13 @@ func TestMaskAccounts(t *testing.T) {
 			require.NotContains(t, got, number[len(number)-5:], form)
 		}
 	}
+	for payload, want := range map[string]string{ // split over the strings of a list
+		`["4111", "1111", "1111", "1111"]`: `["•••"]`, `{"a": ["x", "4111", "1111", "1111", "1111", "2027"]}`: `{"a": ["x", "•••", "2027"]}`, `["3782", "822463", "10005"]`: `["•••"]`,
+		`[["1111", "4111"], ["4111", "1111", "1111", "1111"]]`: `[["1111", "4111"], ["•••"]]`, `["DE89", "3704", "0044", "0532", "0130", "00"]`: `["•••"]`,
+		`{"cut": "[\"4111\", \"1111\",\"1111\", \"1111\""}`: `{"cut": "[\"•••\""}`, `"card ['4111', '1111', '1111', '1111'] declined"`: `"card ['•••'] declined"`,
+	} {
+		require.Equal(t, want, mask(payload), payload)
+	}
 	for _, number := range []string{"4111111111111111", "5555555555554444", "378282246310005"} {
 		for _, form := range []string{`{"amount": %s}`, `[1, %s]`, `%s`, `{"a": [{"b": %s}]}`, `{"amount": %s.0}`, `{"amount": -%s}`, `[-%s, 1]`, `-%s.00`} {
 			require.NotContains(t, mask(strings.ReplaceAll(form, "%s", number)), number, form)
@@ -284,9 +291,61 @@ func TestMaskAccounts(t *testing.T) {
 		`{"id": 4111111111111112}`, `{"at": 1763900000000}`, `{"at": 1763900000000000}`, `{"id": "1234567890123456789"}`, `{"phone": "+49 30 1234567890"}`,
 		`{"id": "de89370400440532013001"}`, `{"id": "4f0c6b2e-1111-4222-8333-444455556666"}`, `{"sha": "da39a3ee5e6b4b0d3255bfef95601890afd80709"}`,
 		`{"n": 0.4111111111111111}`, `{"row": "21 34 55 62 31 47 50 66 21 34 55 62 31 47 50 66"}`, `{"at": "2026-11-26 1763900000000"}`, `{"v": "1.4111111111111111"}`, `{"id": 41111111111111111111111}`, `{"sku": "AB12-3456-7890-1234"}`, `{"n": 4111111111111111.5}`, `{"n": [-4111111111111112.0]}`,
+		`["4111", "1111", "1111", "1112"]`, `["4111", "1111"]`, `[4111, 1111, 1111, 1111]`, `["2024", "2025", "2026", "2027"]`, `["DE89", "3704", "0044", "0532", "0130", "01"]`,
 		`{"id": "4111.1111.1111.1112"}`, `{"path": "2026/1126/1531/4242"}`, `{"id": "DE89.3704.0044.0532.0130.01"}`,
 	} {
 		require.Equal(t, payload, mask(payload))
+	}
+}
+
+// A long column of numbers is not masked as a whole; a card number in it is.
+func TestMaskColumns(t *testing.T) {
+	c := newCore(t)
+	column := strings.Repeat("2026\n", 5000)
+	require.Equal(t, column, get[string](c, "SELECT public.fn_mask_said($1)", column))
+	require.Equal(t, column+"•••\n"+column, get[string](c, "SELECT public.fn_mask_said($1)", column+"4111\n1111\n1111\n1111\n"+column))
+	list := `["` + strings.Repeat(`4111", "`, 10) + strings.Repeat(`1111", "`, 10) + `1111"]`
+	require.Equal(t, list, get[string](c, "SELECT public.fn_mask_json($1::jsonb)::text", list), "a list of numbers")
+	codes := strings.Repeat("AT12\n", 300)
+	require.Equal(t, codes+"•••\n", get[string](c, "SELECT public.fn_mask_said($1)", codes+"DE89\n3704\n0044\n0532\n0130\n00\n"))
+}
+
+// A word after password without a sign between is masked where it can only be a secret.
+func TestMaskBarePasswords(t *testing.T) {
+	c := newCore(t)
+	for _, secret := range []string{"hunter2x", "P@ssw0rd", "S3cr3tV4lue", "a1b2c3d4", "x#9Qw!t7"} {
+		for _, form := range []string{"login failed for password %s", "password %s: rejected", "the password is %s.", "Passwd  %s, again", `pwd %s`, "PASSWORD %s"} {
+			require.NotContains(t, get[string](c, "SELECT public.fn_mask_said($1)", strings.ReplaceAll(form, "%s", secret)), secret, form)
+		}
+	}
+	for _, text := range []string{
+		"password required", "password authentication failed for user \"app\"", "password is wrong", "password was changed 3 times", "password expired2", "password SCRAM-SHA-256 failed",
+		"password sha256 unsupported", "password base64url", "password utf8mb4", "password 12 characters", "password 8+chars needed", "password min_length=8", "password v1.2.3x4", "password user1.example.org",
+		"password must have 8 characters, 2 digits!", "password for user42", "passwords a1b2c3d4", "password policy2026", "password md5hash", "password reset-2fa", "no password file1/x2y",
+	} {
+		require.Equal(t, text, get[string](c, "SELECT public.fn_mask_said($1)", text))
+	}
+}
+
+// In what programs say, tokens in the paths of URLs are masked; words, numbers, dates and UUIDs are
+// not.
+func TestMaskTokensInPaths(t *testing.T) {
+	c := newCore(t)
+	const token, mixed = "abcdefghijklmnopqrstuvwx", "aB3-dEfGhIjKlMn_oPqRsTuVwXyZ0123456789abcd"
+	for text, want := range map[string]string{
+		`Post "https://chat.example/hooks/T0123ABCD/B0123/` + token + `": dial tcp 192.0.2.1:443: connect: connection refused`: `Post "https://chat.example/hooks/T0123ABCD/B0123/•••": dial tcp 192.0.2.1:443: connect: connection refused`,
+		"POST /hooks/T0123ABCD/B0123/" + token + " returned 404":                                                               "POST /hooks/T0123ABCD/B0123/••• returned 404",
+		"https://h.example/api/webhooks/123456789012345678/" + mixed + ".":                                                     "https://h.example/api/webhooks/123456789012345678/•••.",
+		"see https://h/a/" + token + "/b?x=1, https://h/c/" + mixed + ": no":                                                   "see https://h/a/•••/b?x=1, https://h/c/•••: no",
+		`{"error": "https:\/\/h\/in\/` + token + `"}`:                                                                          `{"error": "https:\/\/h\/in\/•••"}`,
+	} {
+		require.Equal(t, want, get[string](c, "SELECT public.fn_mask_said($1)", text), text)
+	}
+	for _, text := range []string{
+		"https://h/orders/0190a1b2-1111-4222-8333-0123456789ab/lines", "https://h/how-to-configure-the-notification-of-orders", "https://h/api/v2/webhooks/orderCreatedNotification",
+		"https://h/2026/11/27/report_2026-11-27_final.pdf", "https://h/x/123456789012345678901234", "open /usr/lib/postgresql/" + token + ": no such file", "https://h.example:8443/internationalization/a",
+	} {
+		require.Equal(t, text, get[string](c, "SELECT public.fn_mask_said($1)", text))
 	}
 }
 

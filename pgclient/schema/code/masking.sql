@@ -197,24 +197,23 @@ $fn$;
 COMMENT ON FUNCTION public.fn_mask_iban IS 'Whether a text is an IBAN, by its checksum. Internal.';
 
 -- fn_mask_groups(text, iban) → the text, groups of letters and digits with other characters between them, with each run
--- of groups masked that is a card number, or an IBAN: other numbers and words may be next to it. If more than 200
--- groups may be the first of a run, all is masked, because testing each run takes too long. Internal.
+-- of groups masked that is a card number, or an IBAN: other numbers and words may be next to it. If more runs than can
+-- be tested in about 0.2 s have the length of one, all is masked. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_groups(p_text text, p_iban boolean) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   c_start CONSTANT text := CASE WHEN p_iban THEN '^[A-Za-z]{2}[0-9]{2}' ELSE '^[2-6]' END;
   c_least CONSTANT int := CASE WHEN p_iban THEN 15 ELSE 13 END;
   c_most CONSTANT int := CASE WHEN p_iban THEN 34 ELSE 19 END;
+  c_tests CONSTANT int := CASE WHEN p_iban THEN 4000 ELSE 20000 END;
   v_groups text[] := regexp_split_to_array(p_text, '[^A-Za-z0-9]+');
   v_marks text[] := regexp_split_to_array(p_text, '[A-Za-z0-9]+'); -- the marks before each group
   v_show text[] := v_groups;
   v_run text;
   v_last int;
+  v_tests int := 0;
   v_masked int := 0; -- up to which group all is masked
 BEGIN
-  IF (SELECT count(*) FROM unnest(v_groups) g WHERE g ~ c_start) > 200 THEN
-    RETURN '•••';
-  END IF;
   FOR i IN 1..cardinality(v_groups) LOOP
     v_last := 0;
     IF v_groups[i] ~ c_start THEN
@@ -222,8 +221,12 @@ BEGIN
       FOR j IN i..cardinality(v_groups) LOOP
         v_run := v_run || v_groups[j];
         EXIT WHEN length(v_run) > c_most;
-        IF length(v_run) >= c_least
-          AND (CASE WHEN p_iban THEN public.fn_mask_iban(v_run) ELSE public.fn_mask_card(v_run) END) THEN
+        CONTINUE WHEN length(v_run) < c_least;
+        v_tests := v_tests + 1;
+        IF v_tests > c_tests THEN
+          RETURN '•••';
+        END IF;
+        IF (CASE WHEN p_iban THEN public.fn_mask_iban(v_run) ELSE public.fn_mask_card(v_run) END) THEN
           v_last := j;
         END IF;
       END LOOP;
@@ -237,6 +240,35 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_groups IS
   'Groups of digits or letters with each card number or IBAN among them masked. Internal.';
+
+-- fn_mask_split(text) → the text with card numbers and IBANs masked that are the strings of a list, group by group:
+-- "4111", "1111", "1111", "1111". Groups have the usual lengths, and a longer list of numbers is none. Of JSON the
+-- result is JSON, with fewer elements. Internal.
+CREATE OR REPLACE FUNCTION public.fn_mask_split(p_text text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
+DECLARE
+  c_next CONSTANT text := '\\*["''],\s?\\*["'']'; -- between two elements
+  c_iban CONSTANT text := '["'']([A-Za-z]{2}[0-9]{2}(?:' || c_next || '[A-Za-z0-9]{4}){2,}(?:' || c_next
+    || '[A-Za-z0-9]{1,3})?)(?=\\*["''])';
+  c_card CONSTANT text := '["''](3[47][0-9]{2}' || c_next || '[0-9]{6}' || c_next || '[0-9]{5}|[2-6][0-9]{3}(?:'
+    || c_next || '[0-9]{4}){3,}(?:' || c_next || '[0-9]{1,3})?)(?=\\*["''])';
+  v_text text := p_text;
+  v_pattern text;
+  v_part text;
+BEGIN
+  FOREACH v_pattern IN ARRAY ARRAY[c_iban, c_card] LOOP
+    FOR v_part IN SELECT f.part FROM (SELECT DISTINCT m[1] AS part FROM regexp_matches(v_text, v_pattern, 'g') m) f
+      -- in a long list of numbers of four digits, some are a card number by chance
+      WHERE v_pattern = c_iban OR length(f.part) <= 80 ORDER BY length(f.part) DESC
+    LOOP
+      v_text := replace(v_text, v_part, public.fn_mask_groups(v_part, v_pattern = c_iban));
+    END LOOP;
+  END LOOP;
+  RETURN v_text;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_mask_split IS
+  'A text with card numbers and IBANs masked that are split over the strings of a list. Internal.';
 
 -- fn_mask_accounts(text) → the text with card numbers and IBANs masked. A number with a wrong checksum is not masked.
 -- Internal.
@@ -256,7 +288,7 @@ DECLARE
     || ')?[0-9]{1,3})?)(?![A-Za-z0-9])';
   c_marked_amex CONSTANT text := '(?:^|[^A-Za-z0-9])(3[47][0-9]{2}' || c_mark || '[0-9]{6}' || c_mark
     || '[0-9]{5})(?![A-Za-z0-9])';
-  v_text text := p_text;
+  v_text text := public.fn_mask_split(p_text);
   v_pattern text;
   v_iban boolean;
   v_part text;
@@ -379,6 +411,14 @@ DECLARE
   c_class CONSTANT text := '[A-Za-z0-9](?:Auth|OAuth2?|Session)s?' || c_more || '(?:\\*["'']\]?\s*[:=]{1,2}>?\s*'
     '|\]?\s*(?::?={1,2}>?\s*|:(?=[^\s:])|:\s+(?=\\*["'']'
     '|[^\s&;,"'']{8})(?=\\*["'']|[^\s&;,"'']*[0-9])(?=\\*["'']|[^\s&;,"'']*[A-Za-z])))';
+  -- A word after password without a sign between is masked only if no text about passwords has such a word: it has a
+  -- digit that is not at its beginning or end, or a digit and a mark within, and is no name of an algorithm or product.
+  c_bare CONSTANT text := '\m(?:password|passwd|passphrase|pwd)\s+(?:(?:[Ii]s|was)\s+)?';
+  c_bare_value CONSTANT text := '(?!(?:base64|utf8|utf16|md[245]|sha[0-9]|argon2|pbkdf2|blake[23]|oauth2?|x509|ed25519'
+    || '|w[Ii]n32|w[Ii]n64|http2|[Ii]pv[46]|saml2|oracle[0-9]|db2|pkcs[0-9]|p12|log4j|web3|neo4j|auth0|rfc[0-9]'
+    || '|mysql[0-9]))'
+    || '(?:(?=[A-Za-z]+[0-9][A-Za-z0-9]*[A-Za-z])|(?=[A-Za-z0-9!@#$^*~]*[A-Za-z])(?=[A-Za-z0-9!@#$^*~]*[0-9])'
+    || '(?=[A-Za-z0-9!@#$^*~]*[!@#$^*~][A-Za-z0-9]))[A-Za-z0-9!@#$^*~]{6,}(?![^\s.,;:)"''])(?![.:][^\s])';
   v_text text := p_text;
 BEGIN
   v_text := regexp_replace(v_text, c_shape, '\1•••', 'g');
@@ -395,6 +435,9 @@ BEGIN
     -- addresses of databases: user:password@tcp(host:port) and jdbc:oracle:thin:user/password@host
     v_text := regexp_replace(v_text, '([^\s/@:"''<>]:)[^\s"''<>]+(@(?:tcp|unix)\()', '\1•••\2', 'g');
     v_text := regexp_replace(v_text, '(jdbc:oracle:[a-z0-9]+:[^\s/@"''<>]*/)[^\s"''<>]+@', '\1•••@', 'g');
+  END IF;
+  IF v_text ~* (c_bare || c_bare_value) THEN -- password hunter2x
+    v_text := regexp_replace(v_text, '(' || c_bare || ')' || c_bare_value, '\1•••', 'gi');
   END IF;
   v_text := regexp_replace(v_text,
     '(\m(?:password|passwd|passphrase|pwd|identified\s+by)\s+)(?:"(?:[^"\\]|\\.)*(?:"|$)|''(?:[^''\\]|\\.)*(?:''|$))',
@@ -585,6 +628,9 @@ BEGIN
           WHEN jsonb_typeof(e.value) = 'number' THEN e.value
           ELSE public.fn_mask_json(e.value, p_depth + 1) END), '{}') FROM jsonb_each(p_value) e);
     WHEN 'array' THEN
+      IF p_value::text <> public.fn_mask_split(p_value::text) THEN
+        p_value := public.fn_mask_split(p_value::text)::jsonb;
+      END IF;
       IF EXISTS (SELECT 1 FROM jsonb_array_elements(p_value) e WHERE jsonb_typeof(e) = 'string'
         AND e #>> '{}' ~* '--[\s+]*BEGIN[A-Z0-9\s_+]*PRIVATE[\s_+]+KEY') THEN
         RETURN jsonb_build_array(c_dots); -- a private key as a list of lines
@@ -610,12 +656,30 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_json IS 'A payload with its secrets masked. Internal.';
 
--- fn_mask_said(text) → the message of a program with its secrets masked. Never raises, because the result of a job must
--- be recorded whatever its message contains. Internal.
+-- fn_mask_said(text) → the message of a program with its secrets masked, also the tokens in the paths of URLs, which
+-- receivers such as chats have there: parts of at least 20 characters with a piece of at least 9 that is neither a word
+-- nor a number, but no UUIDs. Never raises, because the result of a job must be recorded whatever its message contains.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_said(p_text text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
+DECLARE
+  c_path CONSTANT text := '(?::\\?/\\?/[^\s"''<>/\\]+|/[A-Za-z]*[Hh]ooks?[a-z0-9]*)(\\?/[^\s"''<>?#]*)';
+  c_word CONSTANT text := '^(?:[0-9]+|[A-Z]{1,16}|[A-Z]?[a-z]{1,20}(?:[A-Z][a-z]{1,16})*)[0-9]{0,4}$';
+  c_uuid CONSTANT text := '^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$';
+  v_text text := public.fn_mask_text(p_text, 0);
+  v_part text;
 BEGIN
-  RETURN public.fn_mask_text(p_text, 0);
+  IF v_text ~ '/[^\s/]{20}' AND v_text ~ c_path THEN
+    FOR v_part IN SELECT DISTINCT p.part FROM regexp_matches(v_text, c_path, 'g') m,
+        regexp_split_to_table(m[1], '[/\\,;)]+|[.:!]+$') p (part)
+      WHERE length(p.part) >= 20 AND p.part !~ c_uuid AND EXISTS (
+        SELECT FROM regexp_split_to_table(p.part, '[^A-Za-z0-9]+') w (word)
+        WHERE length(w.word) >= 9 AND w.word !~ c_word)
+    LOOP
+      v_text := replace(v_text, v_part, '•••');
+    END LOOP;
+  END IF;
+  RETURN v_text;
 EXCEPTION WHEN OTHERS THEN
   RETURN '[masked: it could not be searched for secrets]';
 END
