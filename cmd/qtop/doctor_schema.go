@@ -70,7 +70,7 @@ func partitionFinding(ctx context.Context, x patient) []finding {
 		out = append(out, finding{"bad", "partitions", queue.Clean(queue.Plural(found.Caught, "default partition holds", "default partitions hold") + " rows"),
 			queue.Choose(len(out) == 0, "run qtop migrate up", "after that run qtop migrate up")})
 	case found.Made > 0:
-		out = append(out, finding{"note", "partitions", queue.Clean(queue.Plural(found.Made, "partition was missing and is made now", "partitions were missing and are made now")), "see why retention_sweep does not run"})
+		out = append(out, finding{"note", "partitions", queue.Clean(queue.Plural(found.Made, "partition was missing and is made now", "partitions were missing and are made now")), "qtop scheduler says why retention_sweep does not run"})
 	}
 	if len(out) > 0 {
 		return out

@@ -17,10 +17,8 @@ package actions
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,7 +106,7 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 			p.Match = nil // the selection already has every row that matches
 		}
 	}
-	err = inWords(pgerror.Translate(err))
+	err = pgerror.InWords(pgerror.Translate(err))
 	p.Took = time.Since(started)
 	if done, _ := find(p.Request.Action); done.command != nil { // Plan may have replaced the action of the request (see planEnabled)
 		p.Command = done.command(p.Request)
@@ -123,34 +121,6 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	}
 	c.note(ctx, err)
 	return p, err
-}
-
-// parameter matches the name of a parameter of a function of the schema.
-var parameter = regexp.MustCompile(`\bp_[a-z_]+`)
-
-// inWords puts words that an operator knows in place of the parameters that the refusal of a
-// function of the schema names.
-func inWords(err error) error {
-	var refusal *queue.Error
-	if !errors.As(err, &refusal) || refusal.Kind != queue.KindUsage || !strings.HasPrefix(refusal.What.String(), "p_") {
-		return err
-	}
-	said := *refusal
-	said.What = queue.Clean(parameter.ReplaceAllStringFunc(said.What.String(), func(p string) string {
-		switch p {
-		case "p_callback_url":
-			return "the URL"
-		case "p_recipient_ref":
-			return "the recipient"
-		case "p_secret_ref", "p_unsigned":
-			return "--" + strings.TrimSuffix(p[2:], "_ref")
-		}
-		return "the " + strings.ReplaceAll(p[2:], "_", " ")
-	}))
-	if strings.HasPrefix(said.Where.String(), "SQLSTATE ") {
-		said.Where = queue.Text{}
-	}
-	return &said
 }
 
 // note records for Link whether a call reached the server. A call that ran out of its time is not
@@ -195,7 +165,7 @@ func (c *Planner) Apply(ctx context.Context, p queue.Plan) (queue.Result, error)
 	}
 	ctx, cancel := e.within(ctx)
 	defer cancel()
-	err = inWords(pgerror.Translate(e.apply(ctx, c, p, &res)))
+	err = pgerror.InWords(pgerror.Translate(e.apply(ctx, c, p, &res)))
 	if res.Done > 0 { // the refusals of single targets are in Results
 		res.Refused = ""
 	}

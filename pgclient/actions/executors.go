@@ -197,7 +197,7 @@ func (c *Planner) heartbeat(ctx context.Context, p *queue.Plan, already, tick st
 }
 
 func planOwner(ctx context.Context, c *Planner, p *queue.Plan) error {
-	h, err := c.heartbeat(ctx, p, ": register it again first", "only executors have an owner role")
+	h, err := c.heartbeat(ctx, p, ": first register it again with qtop executor register", "only executors have an owner role")
 	if err != nil || p.Refused != "" {
 		return err
 	}

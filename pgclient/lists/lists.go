@@ -104,7 +104,7 @@ func readWithin(ctx context.Context, db *pgpool.Pool, q queue.Query, limit time.
 		return p, queue.NewError(queue.KindFailed, fmt.Sprintf("the database could not evaluate this filter within %.0f s", limit.Seconds()), "",
 			"add a term that leaves few rows, such as code=…, id=… or kind=…; a word without a field is looked for in every row").Because(err)
 	}
-	return p, pgerror.Translate(err)
+	return p, pgerror.InWords(pgerror.Translate(err))
 }
 
 // answers reports whether the database answers a trivial statement now. If so, a statement that

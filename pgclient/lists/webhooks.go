@@ -157,7 +157,11 @@ func whyOf(ctx context.Context, db *pgpool.Pool, name string) (*queue.Why, error
 		return nil, err
 	}
 	if a.Refused {
-		return nil, queue.NewError(queue.KindFailed, a.Reason, "", "give the name of a queue as qtop why lists it")
+		do := "" // several queues have the name: the reason lists them
+		if a.Rule == "not_found" {
+			do = "qtop webhooks, qtop route list and qtop queues list them, qtop why the queues that wait"
+		}
+		return nil, queue.NewError(queue.KindFailed, a.Reason, "", do)
 	}
 	a.Decide()
 	return &a.Why, nil

@@ -193,8 +193,8 @@ BEGIN
     v_why := format('no executor %s is registered; qtop executors lists them', left(p_executor_id, 200));
   ELSIF v_row.deregistered_at IS NOT NULL THEN
     v_rule := 'gone';
-    v_why := format('executor %s was deregistered by %s: register it again first', p_executor_id,
-      v_row.deregistered_by);
+    v_why := format('executor %s was deregistered by %s: first register it again with qtop executor register',
+      p_executor_id, v_row.deregistered_by);
   ELSIF v_row.tick_worker THEN
     v_rule := 'tick_worker';
     v_why := format('%s is a tick worker, which has no owner role: name an executor', p_executor_id);
@@ -245,16 +245,16 @@ BEGIN
   END IF;
   IF v_row.executor_id IS NULL THEN
     v_rule := 'unregistered';
-    v_reason := format('executor %s is not registered: have a workflow_admin register it first',
+    v_reason := format('executor %s is not registered: have a workflow_admin register it with qtop executor register',
       left(p_executor_id, 200));
   ELSIF v_row.deregistered_at IS NOT NULL THEN
     v_rule := 'deregistered';
-    v_reason := format('executor %s was deregistered by %s: have a workflow_admin register it again', p_executor_id,
-      v_row.deregistered_by);
+    v_reason := format('executor %s was deregistered by %s: have a workflow_admin register it again with qtop executor '
+      'register', p_executor_id, v_row.deregistered_by);
   ELSIF v_row.tick_worker THEN
     v_rule := 'tick_worker';
-    v_reason := format('%s is a tick worker, and only its run writes its heartbeat: call fn_queue_tick_request',
-      p_executor_id);
+    v_reason := format('%s is a tick worker, and only its run writes its heartbeat: qtop tick %s runs it',
+      p_executor_id, p_executor_id);
   ELSIF NOT public.fn_executor_member(v_row.owner_role) THEN
     v_rule := 'not_owner';
     v_reason := format('executor %s belongs to role %s, and login %s is not a member: GRANT %s TO %s', p_executor_id,

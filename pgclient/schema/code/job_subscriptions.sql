@@ -66,8 +66,8 @@ BEGIN
     v_why := format('no executor %s is registered; qtop executors lists them', left(COALESCE(p_executor_id, ''), 200));
   ELSIF v_executor.deregistered_at IS NOT NULL THEN
     v_rule := 'gone';
-    v_why := format('executor %s was deregistered by %s: register it again first', p_executor_id,
-      v_executor.deregistered_by);
+    v_why := format('executor %s was deregistered by %s: first register it again with qtop executor register',
+      p_executor_id, v_executor.deregistered_by);
   ELSIF v_executor.tick_worker THEN
     v_rule := 'tick_worker';
     v_why := format('%s is a tick worker, which claims no jobs: name an executor', p_executor_id);

@@ -425,7 +425,8 @@ BEGIN
   v_n := COALESCE(v_found.n, 0);
   v_all := v_found.others;
   IF v_n = 0 THEN
-    RETURN jsonb_build_object('refused', true, 'rule', 'not_found', 'reason', format('there is no queue %s', v_name));
+    RETURN jsonb_build_object('refused', true, 'rule', 'not_found', 'reason',
+      format('there is no queue %s (a webhook endpoint or subscription, an event domain or a job kind)', v_name));
   ELSIF v_n > 1 THEN
     RETURN jsonb_build_object('refused', true, 'rule', 'ambiguous', 'reason',
       format('several queues are called %s: %s; name one of them', v_name, left(v_all, 500)));
