@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
 // alertsOf lists kind, subject, severity and cause of the alerts whose subject matches the regular
@@ -53,6 +55,12 @@ func TestOneCauseOneAlert(t *testing.T) {
 	detail := get[string](c, "SELECT detail FROM public.v_queue_alert WHERE kind = 'no_host'")
 	require.Regexp(t, `^no host runs (\w+, )*config_expiry, .*; ops-1 was last seen at 20\d\d-.*Z$`, detail)
 	require.Contains(t, detail, "kg")
+	// a live host of a login that is no member of the owner role does not work as the executor
+	c.live("theirs", "{job_executor}", `{"job_executor": {"executor": "kg"}}`)
+	c.exec("UPDATE public.queue_host SET db_role = $1 WHERE host_id = 'theirs'", pgtest.Login(t, c.db, "dot_executor"))
+	c.exec("UPDATE public.queue_heartbeat SET owner_role = $1 WHERE executor_id = 'kg'", pgtest.Login(t, c.db, "dot_executor"))
+	require.Equal(t, n+1, get[int](c, "SELECT count(*) FROM public.v_queue_alert WHERE cause = 'no_host'"))
+	c.exec("DELETE FROM public.queue_host WHERE host_id = 'theirs'")
 	require.EqualValues(t, n+2, call(t, c.as("dot_executor"), "public.fn_queue_stale_check()")["emitted"], "DP4: an event per executor")
 
 	// The alert shows who acknowledged it, and the snapshot folds its row in the same way as the

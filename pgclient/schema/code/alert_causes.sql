@@ -105,7 +105,10 @@ BEGIN
   ), unserved AS MATERIALIZED (
     SELECT array_agg(u.loop) AS loops FROM public.v_queue_unserved u
   ), hosts AS MATERIALIZED (
-    SELECT q.host_id, q.loops || q.last_loops AS loops, q.progress #>> '{job_executor,executor}' AS executor_id,
+    SELECT q.host_id, q.loops || q.last_loops AS loops, (SELECT b.executor_id FROM public.queue_heartbeat b
+        WHERE b.executor_id = q.progress #>> '{job_executor,executor}' AND (b.owner_role IS NULL OR pg_has_role(
+          to_regrole(quote_ident(q.db_role))::oid, to_regrole(quote_ident(b.owner_role))::oid, 'MEMBER')))
+        AS executor_id, -- NULL: the host may not work as it
       q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
         AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AS alive,
       COALESCE(q.stopped_at, q.last_seen_at) AS seen_at, q.stopped_at IS NOT NULL AS stopped, q.stop_reason
