@@ -5,8 +5,10 @@
 package workerhost_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -39,6 +41,7 @@ type drill struct {
 	ledgers      string       // the directory for the ledgers of the hosts
 	hosts        map[string]*drillHost
 	direct       []string // hosts with a direct connection, whose network fails
+	pooled       []string // hosts behind the pooler
 	log          cuts
 	short        bool
 	acknowledged acknowledged
@@ -179,7 +182,10 @@ func (d *drill) open(t *testing.T) {
 	d.direct = []string{"direct0", "direct1"}
 	if _, err := exec.LookPath("pgbouncer"); err == nil {
 		b := pgtest.NewBouncer(t, &pgtest.DB{Server: d.server.Server, Name: "postgres"}, "transaction", []string{"test_host"})
-		dsns["pooled0"], dsns["pooled1"] = b.DSN("test_host"), b.DSN("test_host")
+		d.pooled = []string{"pooled0", "pooled1"}
+		for _, id := range d.pooled {
+			dsns[id] = b.DSN("test_host")
+		}
 	} else {
 		d.log.skip("a pooler in front of half the hosts", "pgbouncer is not installed; make test-full installs it on Debian as root")
 	}
@@ -187,6 +193,7 @@ func (d *drill) open(t *testing.T) {
 		executor(t, admin, id, "", 1000) // each lease has its name
 		d.start(&drillHost{spec: childSpec{DSN: dsn, ID: id, Executor: id, Concurrency: 8, Grace: 5 * time.Second, Took: 20 * time.Millisecond}})
 	}
+	d.watchAborts(t)
 }
 
 // watchWaits looks every second for statements that take over 5 s, and logs them if the drill fails:
@@ -223,6 +230,37 @@ func (d *drill) watchWaits(t *testing.T) {
 		if t.Failed() {
 			t.Logf("statements of over 5 s:\n%s", strings.Join(seen, "\n"))
 		}
+	})
+}
+
+// watchAborts records as a fault that a process of the server aborted, whereupon the server ends all the
+// others and starts again. The clock causes that: libfaketime reads its file also where PostgreSQL handles a
+// signal, and allocates memory for that, perhaps while the interrupted code does so too.
+func (d *drill) watchAborts(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		var read int64
+		for last := time.Now(); ctx.Err() == nil; holdFor(ctx, 100*time.Millisecond) {
+			now := time.Now()
+			if log, err := os.Open(d.server.LogFile()); err == nil {
+				if at, err := log.Seek(0, io.SeekEnd); err == nil && at < read {
+					read = 0 // the server was restarted
+				}
+				if b, err := io.ReadAll(io.NewSectionReader(log, read, 1<<40)); err == nil {
+					read += int64(len(b))
+					if bytes.Contains(b, []byte("was terminated by signal 6")) {
+						d.everywhere("server aborted", last)
+					}
+				}
+				_ = log.Close()
+			}
+			last = now
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		watch.Wait()
 	})
 }
 

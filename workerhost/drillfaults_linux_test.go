@@ -97,10 +97,8 @@ func (c *cuts) counts() string {
 // everywhere records a fault of all hosts, during which the server refused the pooler.
 func (d *drill) everywhere(name string, from time.Time) {
 	d.log.add(name, "", from, soon)
-	for id := range d.hosts {
-		if !slices.Contains(d.direct, id) {
-			d.log.add(name, id, from, poolerPause)
-		}
+	for _, id := range d.pooled {
+		d.log.add(name, id, from, poolerPause)
 	}
 }
 
@@ -404,7 +402,7 @@ func (d *drill) restart(name string) {
 func (d *drill) someHosts() []string {
 	k := rand.IntN(2) //nolint:gosec // not for secrets
 	out := []string{fmt.Sprint("direct", k)}
-	if d.hosts["pooled0"] != nil {
+	if d.pooled != nil {
 		out = append(out, fmt.Sprint("pooled", k))
 	}
 	return out
