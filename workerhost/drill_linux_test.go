@@ -233,9 +233,9 @@ func (d *drill) watchWaits(t *testing.T) {
 	})
 }
 
-// watchAborts records as a fault that a process of the server aborted, whereupon the server ends all the
-// others and starts again. The clock causes that: libfaketime reads its file also where PostgreSQL handles a
-// signal, and allocates memory for that, perhaps while the interrupted code does so too.
+// watchAborts records as a fault that a process of the server aborted: then the server ends all others and
+// starts again. The clock causes that: libfaketime reads its file also where PostgreSQL handles a signal, and
+// allocates memory for that, perhaps while the interrupted code does so too.
 func (d *drill) watchAborts(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var watch sync.WaitGroup

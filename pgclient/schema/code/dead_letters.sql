@@ -12,8 +12,8 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_requeue_off IS
   'Why dead letters of a kind are not requeued now, and the command that switches it on; NULL = they are. Internal.';
 
--- fn_queue_requeue_refusal(kind, action, how many, actor, reason, dry run) → NULL, or the refusal of requeueing dead
--- letters: rule clone, or rule disabled (fn_queue_requeue_off); audited unless it is a dry run. Internal.
+-- fn_queue_requeue_refusal(kind, action, how many, actor, reason, dry run) → NULL, or the refusal to requeue
+-- dead letters: rule clone, or rule disabled (fn_queue_requeue_off); audited unless it is a dry run. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_requeue_refusal(p_kind text, p_action text, p_count int, p_actor text,
   p_reason text, p_dry_run boolean) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
