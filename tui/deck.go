@@ -223,7 +223,7 @@ func (m *deck) rowCount(l *level) string {
 	case n == 0 && (l.list.err != nil || l.grid.src.Note != "" && l.grid.src.Len == 0):
 		return "not read"
 	case n == 0 && l.grid.src.Unread && !l.list.queried():
-		return queue.Choose(l.list.reading > 0 && !m.feed.lost(), "reading"+m.display.theme.G.Ellipsis, "not read")
+		return "not read"
 	case l.list.queried():
 		if !l.list.read {
 			return queue.Choose(m.feed.lost(), "not read", "reading"+m.display.theme.G.Ellipsis)

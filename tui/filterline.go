@@ -32,13 +32,15 @@ func (m *root) openFilter() {
 // cursor or the lines of the page. A new read has the first rows alone, and the cursor may have been on a later one.
 func (m *root) takeBack(p prompt) (cmd tea.Cmd) {
 	l := m.pane().top()
-	if l.list.queried() && p.list.read && l.refilter(p.was) {
+	switch {
+	case l.page != nil || !l.list.queried() || !p.list.read:
+		cmd = m.setFilter(p.was)
+	case l.refilter(p.was) || l.list.rows() < p.list.rows(): // fewer after a filter that was typed and deleted
+		l.list.cancel()
 		l.list = p.list
 		l.list.reading, l.list.stop = 0, nil // the typed filter has cancelled that read
 		m.settle()
 		cmd = tea.Batch(m.reread(true)...)
-	} else {
-		cmd = m.setFilter(p.was)
 	}
 	m.returnTo(p.row, p.offset)
 	return cmd

@@ -23,7 +23,7 @@ func Operations(rows []queue.Operation) Source {
 			"N in Dead letters (5) freezes a group, a filter or the selected dead letters; S here starts the operation.",
 		},
 	}.with(List[queue.Operation]{
-		Name: "ops", Rows: rows, ID: func(o queue.Operation) string { return strconv.FormatInt(o.ID, 10) }, Title: queue.Operation.Title, First: "operation_id kind state ended rate_per_second left created_by created_at filter",
+		Name: "ops", Rows: rows, ID: func(o queue.Operation) string { return strconv.FormatInt(o.ID, 10) }, Title: func(o queue.Operation) string { return o.Title(Count(o.Frozen)) }, First: "operation_id kind state ended rate_per_second left created_by created_at filter",
 		Look: func(o queue.Operation, e Env) (table.Cell, theme.Style) {
 			return e.atWork(operationRank(o), o.State == queue.BulkRunning)
 		},

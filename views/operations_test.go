@@ -47,7 +47,7 @@ func TestSelectionOfManyFiltersIsShort(t *testing.T) {
 	require.Equal(t, all, o.Filters())
 	const short = "(source=webhook subscription=1) or (source=webhook subscription=2) or (source=webhook subscription=3) … and 70 more"
 	require.Equal(t, short, o.Selected())
-	require.Equal(t, "requeue 80 dead letters: "+short, o.Title())
+	require.Equal(t, "requeue 80 dead letters: "+short, o.Title(views.Count(o.Frozen)))
 	s := viewstest.Empty()
 	s.Operations = []queue.Operation{o}
 	require.Contains(t, plainText(views.PlainLines(&s, e)), short)

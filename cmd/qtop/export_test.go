@@ -108,8 +108,13 @@ func TestExportMasks(t *testing.T) {
 	require.Greater(t, dead, 3*len(corpus))
 
 	dsn := db.DSN(operator(t, db))
-	for _, l := range queue.ExportLists() {
-		for _, format := range []string{"csv", "json", "jsonl"} {
+	formats := []string{"csv", "json", "jsonl"}
+	for i, l := range queue.ExportLists() {
+		of := formats
+		if os.Getenv("QTOP_TEST_FULL") == "" { // each format has some of the lists
+			of = formats[i%len(formats) : i%len(formats)+1]
+		}
+		for _, format := range of {
 			args := []string{"export", l.Name, "-o", format}
 			switch {
 			case l.Name == "operation-items":

@@ -55,10 +55,11 @@ func TestWithoutRace(t *testing.T) {
 	}
 }
 
-// ofADeveloper returns the environment with settings of qtop that are none of the tests'.
+// ofADeveloper returns the environment with settings of qtop that are none of the tests', and without the
+// variables of the command line of a make that runs them.
 func ofADeveloper() (env []string) {
 	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "QTOP_") {
+		if !strings.HasPrefix(variable, "QTOP_") && !strings.HasPrefix(variable, "MAKE") && !strings.HasPrefix(variable, "MFLAGS") {
 			env = append(env, variable)
 		}
 	}

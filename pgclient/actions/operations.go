@@ -56,7 +56,7 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 	o := ops[0]
 	p.Expect = operationState{o.Rate, o.State, o.StateAt}.String()
 	p.Lines = append(p.Lines,
-		line("operation", "%d: %s", o.ID, o.Title()),
+		line("operation", "%d: %s", o.ID, o.Title(strconv.FormatInt(o.Frozen, 10))),
 		line("state", "%s by %s since %s", o.State, o.StateBy, queue.Stamp(o.StateAt, "2006-01-02 15:04:05Z")), line("reason", "%s", o.Reason),
 		line("progress", "%d of %d ended: %d done, %d skipped, %d failed, %d undone; %d requeued, %d sent", o.Ended(), o.Frozen, o.Done, o.Skipped, o.Failed, o.Undone, o.Requeued, o.Sent),
 		line("first attempts", "%d succeeded, %d failed, %d not settled", o.FirstOK, o.FirstFailed, o.Unknown()))

@@ -60,9 +60,9 @@ func (o Operation) Filters() []string {
 // others.
 func (o Operation) Selected() string { return someFilters(o.Filters()) }
 
-// Title names the operation: what it does with how many dead letters, and its selection.
-func (o Operation) Title() string {
-	return Shown(OperationWords(), o.Kind) + " " + Plural(o.Frozen, "dead letter", "dead letters") + ": " + o.Selected()
+// Title names the operation: what it does with how many dead letters (frozen is Frozen as text), and its selection.
+func (o Operation) Title(frozen string) string {
+	return Shown(OperationWords(), o.Kind) + " " + frozen + " " + Choose(o.Frozen == 1, "dead letter", "dead letters") + ": " + o.Selected()
 }
 
 // Tried returns the number of items that were requeued, skipped, failed or undone.

@@ -104,6 +104,10 @@ func TestMaskIsBounded(t *testing.T) {
 	} {
 		require.NotContains(t, get[string](c, "SELECT public.fn_mask_json(to_jsonb("+sql+"))::text"), "S3cr3t", sql)
 	}
+	lists := `(SELECT jsonb_agg(jsonb_build_array((1000 + i % 9000)::text, (1000 + i * 7 % 9000)::text, (1000 + i * 11 % 9000)::text, (1000 + i * 13 % 9000)::text)) || '[{"password": "S3cr3t"}]'
+		FROM generate_series(1, 30000) i)`
+	require.Greater(t, get[int](c, "SELECT length(("+lists+")::text)"), 900_000)
+	require.NotContains(t, get[string](c, "SELECT public.fn_mask_json("+lists+")::text"), "S3cr3t", "lists of numbers as text")
 	deep := strings.Repeat(`[`, 3000) + `{"password": "S3cr3t"}` + strings.Repeat(`]`, 3000)
 	require.NotContains(t, get[string](c, "SELECT public.fn_mask_json($1::jsonb)::text", deep), "S3cr3t")
 }
@@ -261,7 +265,9 @@ func TestMaskAccounts(t *testing.T) {
 	for payload, want := range map[string]string{ // split over the strings of a list
 		`["4111", "1111", "1111", "1111"]`: `["•••"]`, `{"a": ["x", "4111", "1111", "1111", "1111", "2027"]}`: `{"a": ["x", "•••", "2027"]}`, `["3782", "822463", "10005"]`: `["•••"]`,
 		`[["1111", "4111"], ["4111", "1111", "1111", "1111"]]`: `[["1111", "4111"], ["•••"]]`, `["DE89", "3704", "0044", "0532", "0130", "00"]`: `["•••"]`,
-		`{"cut": "[\"4111\", \"1111\",\"1111\", \"1111\""}`: `{"cut": "[\"•••\""}`, `"card ['4111', '1111', '1111', '1111'] declined"`: `"card ['•••'] declined"`,
+		`["4111", {"x": ["1"]}, null, "4111", "1111", "1111", "1111", {"password": "S3cr3t"}, 7]`: `["4111", {"x": ["1"]}, null, "•••", {"password": "•••"}, 7]`,
+		`[{"a": "'4111','1111','1111", "1111": 1}]`:                                               `[{"a": "'4111','1111','1111", "1111": 1}]`,
+		`{"cut": "[\"4111\", \"1111\",\"1111\", \"1111\""}`:                                       `{"cut": "[\"•••\""}`, `"card ['4111', '1111', '1111', '1111'] declined"`: `"card ['•••'] declined"`,
 	} {
 		require.Equal(t, want, mask(payload), payload)
 	}
@@ -318,6 +324,7 @@ func TestMaskBarePasswords(t *testing.T) {
 			require.NotContains(t, get[string](c, "SELECT public.fn_mask_said($1)", strings.ReplaceAll(form, "%s", secret)), secret, form)
 		}
 	}
+	require.NotContains(t, get[string](c, "SELECT public.fn_mask_said('wrong password token2fa: 8842913')"), "8842913", "a name may look like a password")
 	for _, text := range []string{
 		"password required", "password authentication failed for user \"app\"", "password is wrong", "password was changed 3 times", "password expired2", "password SCRAM-SHA-256 failed",
 		"password sha256 unsupported", "password base64url", "password utf8mb4", "password 12 characters", "password 8+chars needed", "password min_length=8", "password v1.2.3x4", "password user1.example.org",
@@ -337,6 +344,7 @@ func TestMaskTokensInPaths(t *testing.T) {
 		"POST /hooks/T0123ABCD/B0123/" + token + " returned 404":                                                               "POST /hooks/T0123ABCD/B0123/••• returned 404",
 		"https://h.example/api/webhooks/123456789012345678/" + mixed + ".":                                                     "https://h.example/api/webhooks/123456789012345678/•••.",
 		"see https://h/a/" + token + "/b?x=1, https://h/c/" + mixed + ": no":                                                   "see https://h/a/•••/b?x=1, https://h/c/•••: no",
+		"https://h/in/" + token + ", https://h/in/" + token + "9Zq: no":                                                        "https://h/in/•••, https://h/in/•••: no",
 		`{"error": "https:\/\/h\/in\/` + token + `"}`:                                                                          `{"error": "https:\/\/h\/in\/•••"}`,
 	} {
 		require.Equal(t, want, get[string](c, "SELECT public.fn_mask_said($1)", text), text)
@@ -347,6 +355,13 @@ func TestMaskTokensInPaths(t *testing.T) {
 	} {
 		require.Equal(t, text, get[string](c, "SELECT public.fn_mask_said($1)", text))
 	}
+}
+
+// What programs say is recorded whatever it is: if it cannot be searched for secrets, that is recorded.
+func TestMaskSaidNeverRaises(t *testing.T) {
+	c := newCore(t)
+	c.exec(`CREATE OR REPLACE FUNCTION public.fn_mask_text(p_text text, p_depth int DEFAULT 0) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END'`)
+	require.Equal(t, "[masked: it could not be searched for secrets]", get[string](c, "SELECT public.fn_mask_said('x')"))
 }
 
 // JSON that is encoded in base64 or hex is masked too, however deep the encodings are nested.

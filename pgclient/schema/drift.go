@@ -76,11 +76,11 @@ leaf AS MATERIALIZED (SELECT c.oid, c.relname AS name, c.relispartition, c.relpe
 	CROSS JOIN LATERAL (SELECT CASE WHEN n.part ~ '^[0-9]{4}_(0[1-9]|1[0-2])(_[0-9]{2})?$'
 		THEN to_date(left(n.part, 7), 'YYYY_MM') + COALESCE(NULLIF(substring(n.part, 9), ''), '1')::int - 1 END) a (at)
 	WHERE n.part IN ('default', to_char(a.at, p.form))),
-other AS MATERIALIZED (SELECT c.relname AS name, format('%s.%I', c.relnamespace::regnamespace, c.relname) AS full_name, p.name AS parent, pg_get_expr(c.relpartbound, c.oid) AS bound, p.name || to_char(b.since AT TIME ZONE 'UTC', '"_"' || p.form) AS proper,
+other AS MATERIALIZED (SELECT c.relname AS name, format('%s.%I', c.relnamespace::regnamespace, c.relname) AS full_name, p.name AS parent, pg_get_expr(c.relpartbound, 0) AS bound, p.name || to_char(b.since AT TIME ZONE 'UTC', '"_"' || p.form) AS proper,
 		CASE WHEN c.relnamespace = 'public'::regnamespace AND b.since BETWEEN '0001-01-01 00:00Z' AND '9999-12-01 00:00Z' THEN (b.since AT TIME ZONE 'UTC' + p.step::interval) AT TIME ZONE 'UTC' = b.until
 			AND date_trunc(substring(p.step, 3), b.since AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' = b.since END AS whole
 	FROM p JOIN pg_inherits i ON i.inhparent = p.oid JOIN pg_class c ON c.oid = i.inhrelid AND c.relowner = p.relowner
-	CROSS JOIN LATERAL regexp_match(pg_get_expr(c.relpartbound, c.oid), '^FOR VALUES FROM \(''([^'']+)''\) TO \(''([^'']+)''\)$') AS m (range)
+	CROSS JOIN LATERAL regexp_match(pg_get_expr(c.relpartbound, 0), '^FOR VALUES FROM \(''([^'']+)''\) TO \(''([^'']+)''\)$') AS m (range)
 	CROSS JOIN LATERAL (SELECT m.range[1]::timestamptz, m.range[2]::timestamptz) b (since, until)
 	WHERE c.relname <> p.name || '_default')
 SELECT format('table %s', o.name), format('is a partition of %s that qtop did not make (%s): retention keeps it, and none is made for its time%s', o.parent, o.bound,

@@ -166,6 +166,8 @@ func TestJobClaimRefusesAnUnreadableKey(t *testing.T) {
 		require.ErrorContains(t, err, `p_after: the entry "iu/k" must be [priority, process_after, job_id] of the last job that was claimed there, not `, bad)
 	}
 	require.Equal(t, []string{job}, j.takeOf("w", nil, 1, map[string]any{"iu/k": []any{100, "2020-01-01T00:00:00Z", id}, "other/lane": 5}))
+	next := j.job("k", "iu", 100)
+	require.Equal(t, []string{next}, j.takeOf("w", nil, 1, map[string]any{"iu/k": nil}), "null is no entry")
 }
 
 func TestJobClaimFloorAndLimit(t *testing.T) {

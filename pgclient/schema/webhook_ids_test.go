@@ -84,7 +84,7 @@ const orderHook = "INSERT INTO public.subscriptions (event_type, callback_url, a
 
 func TestWebhookIDStandsForOneContent(t *testing.T) {
 	t.Parallel()
-	n := 2000
+	n := 500
 	if full() {
 		n = 20000
 	}

@@ -287,7 +287,7 @@ BEGIN
   FOR i IN 1..cardinality(v_lanes) LOOP
     v_lane := v_lanes[i];
     v_key := p_after -> (v_lane.event_domain || '/' || v_lane.job_kind);
-    IF v_key IS NOT NULL THEN
+    IF v_key <> 'null' THEN
       BEGIN
         IF jsonb_typeof(v_key) <> 'array' THEN
           RAISE data_exception;

@@ -255,13 +255,17 @@ DECLARE
   v_text text := p_text;
   v_pattern text;
   v_part text;
+  v_masked text;
 BEGIN
   FOREACH v_pattern IN ARRAY ARRAY[c_iban, c_card] LOOP
     FOR v_part IN SELECT f.part FROM (SELECT DISTINCT m[1] AS part FROM regexp_matches(v_text, v_pattern, 'g') m) f
       -- in a long list of numbers of four digits, some are a card number by chance
       WHERE v_pattern = c_iban OR length(f.part) <= 80 ORDER BY length(f.part) DESC
     LOOP
-      v_text := replace(v_text, v_part, public.fn_mask_groups(v_part, v_pattern = c_iban));
+      v_masked := public.fn_mask_groups(v_part, v_pattern = c_iban);
+      IF v_masked <> v_part THEN
+        v_text := replace(v_text, v_part, v_masked);
+      END IF;
     END LOOP;
   END LOOP;
   RETURN v_text;
@@ -269,6 +273,30 @@ END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_split IS
   'A text with card numbers and IBANs masked that are split over the strings of a list. Internal.';
+
+-- fn_mask_split_list(list) → the list with card numbers and IBANs masked that are split over its strings, which then
+-- are fewer. Internal.
+CREATE OR REPLACE FUNCTION public.fn_mask_split_list(p_list jsonb) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_strings text := (SELECT jsonb_agg(CASE WHEN jsonb_typeof(e.value) = 'string' THEN e.value END ORDER BY e.n)
+    FROM jsonb_array_elements(p_list) WITH ORDINALITY e (value, n));
+  v_masked text := public.fn_mask_split(v_strings);
+BEGIN
+  IF v_masked IS NOT DISTINCT FROM v_strings THEN
+    RETURN p_list;
+  END IF;
+  RETURN (SELECT jsonb_agg(COALESCE(o.value, s.value) ORDER BY s.n)
+    FROM (SELECT e.value, e.n, CASE WHEN e.value = 'null' THEN count(*) FILTER (WHERE e.value = 'null')
+        OVER (ORDER BY e.n) END AS other
+      FROM jsonb_array_elements(v_masked::jsonb) WITH ORDINALITY e (value, n)) s
+    LEFT JOIN (SELECT e.value, row_number() OVER (ORDER BY e.n) AS other
+      FROM jsonb_array_elements(p_list) WITH ORDINALITY e (value, n)
+      WHERE jsonb_typeof(e.value) <> 'string') o USING (other));
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_mask_split_list IS
+  'A list with card numbers and IBANs masked that are split over its strings. Internal.';
 
 -- fn_mask_accounts(text) → the text with card numbers and IBANs masked. A number with a wrong checksum is not masked.
 -- Internal.
@@ -436,9 +464,6 @@ BEGIN
     v_text := regexp_replace(v_text, '([^\s/@:"''<>]:)[^\s"''<>]+(@(?:tcp|unix)\()', '\1•••\2', 'g');
     v_text := regexp_replace(v_text, '(jdbc:oracle:[a-z0-9]+:[^\s/@"''<>]*/)[^\s"''<>]+@', '\1•••@', 'g');
   END IF;
-  IF v_text ~* (c_bare || c_bare_value) THEN -- password hunter2x
-    v_text := regexp_replace(v_text, '(' || c_bare || ')' || c_bare_value, '\1•••', 'gi');
-  END IF;
   v_text := regexp_replace(v_text,
     '(\m(?:password|passwd|passphrase|pwd|identified\s+by)\s+)(?:"(?:[^"\\]|\\.)*(?:"|$)|''(?:[^''\\]|\\.)*(?:''|$))',
     '\1•••', 'gi');
@@ -476,8 +501,13 @@ BEGIN
       || '\\*"\s*,\s*\\*"[a-z_]*val[a-z_]*\\*"\s*:\s*)' || c_value, '\1•••', 'gi');
   END IF;
   -- name=…, name: …, name => …
-  RETURN regexp_replace(v_text, '(' || public.fn_mask_names('(?:^|[^a-z])'::text) || c_is || ')' || c_value, '\1•••',
-    'gi');
+  v_text := regexp_replace(v_text, '(' || public.fn_mask_names('(?:^|[^a-z])'::text) || c_is || ')' || c_value,
+    '\1•••', 'gi');
+  -- last, because a name may look like a password: wrong password token2fa: …
+  IF v_text ~* (c_bare || c_bare_value) THEN -- password hunter2x
+    v_text := regexp_replace(v_text, '(' || c_bare || ')' || c_bare_value, '\1•••', 'gi');
+  END IF;
+  RETURN v_text;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_words IS
@@ -628,9 +658,7 @@ BEGIN
           WHEN jsonb_typeof(e.value) = 'number' THEN e.value
           ELSE public.fn_mask_json(e.value, p_depth + 1) END), '{}') FROM jsonb_each(p_value) e);
     WHEN 'array' THEN
-      IF p_value::text <> public.fn_mask_split(p_value::text) THEN
-        p_value := public.fn_mask_split(p_value::text)::jsonb;
-      END IF;
+      p_value := public.fn_mask_split_list(p_value);
       IF EXISTS (SELECT 1 FROM jsonb_array_elements(p_value) e WHERE jsonb_typeof(e) = 'string'
         AND e #>> '{}' ~* '--[\s+]*BEGIN[A-Z0-9\s_+]*PRIVATE[\s_+]+KEY') THEN
         RETURN jsonb_build_array(c_dots); -- a private key as a list of lines
@@ -666,15 +694,17 @@ DECLARE
   c_path CONSTANT text := '(?::\\?/\\?/[^\s"''<>/\\]+|/[A-Za-z]*[Hh]ooks?[a-z0-9]*)(\\?/[^\s"''<>?#]*)';
   c_word CONSTANT text := '^(?:[0-9]+|[A-Z]{1,16}|[A-Z]?[a-z]{1,20}(?:[A-Z][a-z]{1,16})*)[0-9]{0,4}$';
   c_uuid CONSTANT text := '^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$';
-  v_text text := public.fn_mask_text(p_text, 0);
+  v_text text;
   v_part text;
 BEGIN
+  v_text := public.fn_mask_text(p_text, 0);
   IF v_text ~ '/[^\s/]{20}' AND v_text ~ c_path THEN
-    FOR v_part IN SELECT DISTINCT p.part FROM regexp_matches(v_text, c_path, 'g') m,
-        regexp_split_to_table(m[1], '[/\\,;)]+|[.:!]+$') p (part)
-      WHERE length(p.part) >= 20 AND p.part !~ c_uuid AND EXISTS (
-        SELECT FROM regexp_split_to_table(p.part, '[^A-Za-z0-9]+') w (word)
+    FOR v_part IN SELECT f.part FROM (SELECT DISTINCT p.part FROM regexp_matches(v_text, c_path, 'g') m,
+        regexp_split_to_table(m[1], '[/\\,;)]+|[.:!]+$') p (part)) f
+      WHERE length(f.part) >= 20 AND f.part !~ c_uuid AND EXISTS (
+        SELECT FROM regexp_split_to_table(f.part, '[^A-Za-z0-9]+') w (word)
         WHERE length(w.word) >= 9 AND w.word !~ c_word)
+      ORDER BY length(f.part) DESC -- a shorter one may lie within a longer one
     LOOP
       v_text := replace(v_text, v_part, '•••');
     END LOOP;

@@ -37,7 +37,7 @@ DECLARE
   v_has text;
 BEGIN
   SELECT l.leaf, l.has INTO v_leaf, v_has FROM (
-    SELECT i.inhrelid::regclass AS leaf, pg_get_expr(c.relpartbound, c.oid) AS has FROM pg_inherits i
+    SELECT i.inhrelid::regclass AS leaf, pg_get_expr(c.relpartbound, 0) AS has FROM pg_inherits i
     JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = to_regclass(format('public.%I', p_parent))) l
   CROSS JOIN LATERAL regexp_match(l.has, '^FOR VALUES FROM [(]''?([^'']+?)''?[)] TO [(]''?([^'']+?)''?[)]$') b (bound)
   WHERE replace(b.bound[1], 'MINVALUE', '-infinity')::timestamptz < p_to
@@ -52,7 +52,8 @@ BEGIN
     'remedy', CASE
       WHEN v_leaf IS NULL THEN format('rename it; if it is the partition, detached by hand: '
         'ALTER TABLE public.%I ATTACH PARTITION %s %s', p_parent, v_full, v_bounds)
-      WHEN v_has = v_bounds AND NOT v_taken THEN format('ALTER TABLE %s RENAME TO %I', v_leaf, p_name)
+      WHEN v_has = v_bounds THEN CASE WHEN v_taken THEN 'rename the object that has its name; ' ELSE '' END
+        || format('ALTER TABLE %s RENAME TO %I', v_leaf, p_name)
       ELSE format('ALTER TABLE public.%I DETACH PARTITION %s; its rows are not seen then', p_parent, v_leaf) END);
 END
 $fn$;
@@ -181,14 +182,14 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC' SET datestyle = 'ISO, MDY' AS $fn$ -- the bounds are compared as text
 BEGIN
   RETURN ARRAY(WITH leaf AS MATERIALIZED ( -- only a bound of such a leaf is a time
-    SELECT c.relname::text, pg_get_expr(c.relpartbound, c.oid) AS bounds FROM public.queue_partitioned p
+    SELECT c.relname::text, pg_get_expr(c.relpartbound, 0) AS bounds FROM public.queue_partitioned p
     JOIN pg_inherits i ON i.inhparent = to_regclass('public.' || quote_ident(p.parent))
     JOIN pg_class c ON c.oid = i.inhrelid
     WHERE p.parent = p_parent
       AND c.relname ~ ('^' || p.parent || '_[0-9]{4}(_[0-9]{2})' || CASE p.step WHEN 'day' THEN '{2}$' ELSE '{1}$' END)
       AND c.relname < p.parent || to_char(date_trunc(p.step, p_before AT TIME ZONE 'UTC'),
         CASE p.step WHEN 'day' THEN '_YYYY_MM_DD' ELSE '_YYYY_MM' END) COLLATE "C"
-      AND starts_with(pg_get_expr(c.relpartbound, c.oid), format('FOR VALUES FROM (''%s 00:00:00+00'') TO (',
+      AND starts_with(pg_get_expr(c.relpartbound, 0), format('FOR VALUES FROM (''%s 00:00:00+00'') TO (',
         rpad(replace(substring(c.relname, length(p.parent) + 2), '_', '-'), 10, '-01'))))
     SELECT l.relname FROM leaf l
     WHERE substring(l.bounds, ' TO [(]''([^'']+)''[)]$')::timestamptz <= p_before
@@ -411,7 +412,8 @@ BEGIN
     END;
   END LOOP;
   DELETE FROM public.queue_quarantine q
-  WHERE q.step = 'partitions' AND q.target <> 'ensure' AND NOT v_kept ?| ARRAY[q.target, 'partitions'];
+  WHERE q.step = 'partitions' AND q.target <> 'ensure'
+    AND (NOT v_kept ?| ARRAY[q.target, 'partitions'] OR q.target = ANY (v_dropped));
   RETURN v_made || v_webhooks || v_did || jsonb_build_object('dropped', v_dropped, 'kept', v_kept);
 END
 $fn$;
