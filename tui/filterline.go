@@ -35,7 +35,7 @@ func (m *root) takeBack(p prompt) (cmd tea.Cmd) {
 	switch {
 	case l.page != nil || !l.list.queried() || !p.list.read:
 		cmd = m.setFilter(p.was)
-	case l.refilter(p.was) || l.list.rows() < p.list.rows(): // fewer after a filter that was typed and deleted
+	case l.refilter(p.was) || p.applied: // also a filter that was typed and deleted has dropped the rows
 		l.list.cancel()
 		l.list = p.list
 		l.list.reading, l.list.stop = 0, nil // the typed filter has cancelled that read
@@ -93,6 +93,7 @@ func (m *root) typed(msg tea.Msg) tea.Cmd {
 	}
 	text := m.line.input.Value()
 	if p := m.pane(); m.checkFilter(text) && (filtersLive(p) || p.top().page != nil) {
+		m.line.applied = true
 		cmd := m.setFilter(text)
 		if l := p.top(); l.page == nil && !l.list.queried() && m.line.row != "" {
 			l.grid.jump(m.line.row, m.rows) // while the last word was incomplete, the filter may have hidden this row

@@ -64,6 +64,7 @@ type prompt struct {
 	input   textinput.Model
 	was     string // the filter before / was pressed, which esc restores
 	list    list   // the list of the open level, with its rows, when / was pressed
+	applied bool   // a typed filter was applied since then
 	column  int    // column of the error, counted in runes from 1; 0: the error has no position
 	problem string
 	offers  []string     // completions

@@ -320,7 +320,7 @@ func TestMaskColumns(t *testing.T) {
 func TestMaskBarePasswords(t *testing.T) {
 	c := newCore(t)
 	for _, secret := range []string{"hunter2x", "P@ssw0rd", "S3cr3tV4lue", "a1b2c3d4", "x#9Qw!t7"} {
-		for _, form := range []string{"login failed for password %s", "password %s: rejected", "the password is %s.", "Passwd  %s, again", `pwd %s`, "PASSWORD %s"} {
+		for _, form := range []string{"credentials: password %s", "credentials: password %s: rejected", "auth: pwd %s", "--auth password %s", "login failed for password %s", "password %s: rejected", "the password is %s.", "Passwd  %s, again", `pwd %s`, "PASSWORD %s"} {
 			require.NotContains(t, get[string](c, "SELECT public.fn_mask_said($1)", strings.ReplaceAll(form, "%s", secret)), secret, form)
 		}
 	}

@@ -293,6 +293,8 @@ BEGIN
     LEFT JOIN (SELECT e.value, row_number() OVER (ORDER BY e.n) AS other
       FROM jsonb_array_elements(p_list) WITH ORDINALITY e (value, n)
       WHERE jsonb_typeof(e.value) <> 'string') o USING (other));
+EXCEPTION WHEN data_exception THEN -- a part that was also found elsewhere, within an escape: no JSON
+  RETURN '["•••"]'::jsonb;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_split_list IS
@@ -464,6 +466,10 @@ BEGIN
     v_text := regexp_replace(v_text, '([^\s/@:"''<>]:)[^\s"''<>]+(@(?:tcp|unix)\()', '\1•••\2', 'g');
     v_text := regexp_replace(v_text, '(jdbc:oracle:[a-z0-9]+:[^\s/@"''<>]*/)[^\s"''<>]+@', '\1•••@', 'g');
   END IF;
+  IF v_text ~* (c_bare || c_bare_value) THEN -- password hunter2x, but not the name in password token2fa: …
+    v_text := regexp_replace(v_text, '(' || c_bare || ')(?![a-z0-9]*' || public.fn_mask_names('') || '[^\s:=]*\s*[:=])'
+      || c_bare_value, '\1•••', 'gi');
+  END IF;
   v_text := regexp_replace(v_text,
     '(\m(?:password|passwd|passphrase|pwd|identified\s+by)\s+)(?:"(?:[^"\\]|\\.)*(?:"|$)|''(?:[^''\\]|\\.)*(?:''|$))',
     '\1•••', 'gi');
@@ -503,8 +509,7 @@ BEGIN
   -- name=…, name: …, name => …
   v_text := regexp_replace(v_text, '(' || public.fn_mask_names('(?:^|[^a-z])'::text) || c_is || ')' || c_value,
     '\1•••', 'gi');
-  -- last, because a name may look like a password: wrong password token2fa: …
-  IF v_text ~* (c_bare || c_bare_value) THEN -- password hunter2x
+  IF v_text ~* (c_bare || c_bare_value) THEN -- what was left as a name above
     v_text := regexp_replace(v_text, '(' || c_bare || ')' || c_bare_value, '\1•••', 'gi');
   END IF;
   RETURN v_text;
