@@ -105,14 +105,11 @@ BEGIN
   ), unserved AS MATERIALIZED (
     SELECT array_agg(u.loop) AS loops FROM public.v_queue_unserved u
   ), hosts AS MATERIALIZED (
-    SELECT q.host_id, q.loops || q.last_loops AS loops, (SELECT b.executor_id FROM public.queue_heartbeat b
-        WHERE b.executor_id = q.progress #>> '{job_executor,executor}' AND (b.owner_role IS NULL OR pg_has_role(
-          to_regrole(quote_ident(q.db_role))::oid, to_regrole(quote_ident(b.owner_role))::oid, 'MEMBER')))
-        AS executor_id, -- NULL: the host may not work as it
+    SELECT q.host_id, q.loops || q.last_loops AS loops, e.executor_id,
       q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
         AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AS alive,
       COALESCE(q.stopped_at, q.last_seen_at) AS seen_at, q.stopped_at IS NOT NULL AS stopped, q.stop_reason
-    FROM public.queue_host q
+    FROM public.queue_host q LEFT JOIN public.v_host_executor e ON e.host_id = q.host_id
   ), gone AS MATERIALIZED (
     -- executors that ran only on hosts that are gone
     SELECT array_agg(x.executor_id) AS executors FROM (

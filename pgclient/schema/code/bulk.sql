@@ -397,11 +397,9 @@ DECLARE
   v_skipped text;
   v_now timestamptz := clock_timestamp(); -- later times are from before the clock of the server went back
 BEGIN
-  IF p_operation.kind <> 'resolve' THEN
-    v_off := public.fn_queue_requeue_off(p_operation.kind);
-    IF v_off IS NOT NULL THEN
-      RETURN v_off;
-    END IF;
+  v_off := public.fn_queue_requeue_off(p_operation.kind);
+  IF v_off IS NOT NULL THEN
+    RETURN v_off;
   END IF;
   SELECT count(*), count(*) FILTER (WHERE x.first_result = 'failed'), mode() WITHIN GROUP (ORDER BY x.first_code)
   INTO v_seen, v_failed, v_code FROM (

@@ -75,13 +75,23 @@ $fn$;
 COMMENT ON FUNCTION public.fn_job_due_late IS
   'Whether a job has been due for over a minute and is not ready. Internal.';
 
+-- v_host_executor: the hosts that work as an executor and may: a host's login must be a member of the role that owns
+-- the executor, if there is one; otherwise it claims nothing.
+CREATE OR REPLACE VIEW public.v_host_executor AS
+SELECT h.host_id, b.executor_id FROM public.queue_host h
+JOIN public.queue_heartbeat b ON b.executor_id = h.progress #>> '{job_executor,executor}'
+WHERE b.owner_role IS NULL
+  OR pg_has_role(to_regrole(quote_ident(h.db_role))::oid, to_regrole(quote_ident(b.owner_role))::oid, 'MEMBER');
+COMMENT ON VIEW public.v_host_executor IS
+  'Worker hosts with the executor as which they work, if their login may work as it.';
+GRANT SELECT ON public.v_host_executor TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+
 -- v_job_handlers: per executor, the job kinds for which live worker hosts have handlers. An executor without a row runs
--- outside of qtop's hosts, so its handlers are unknown. Hosts whose login is no member of the owner role do not count.
+-- outside of qtop's hosts, so its handlers are unknown.
 CREATE OR REPLACE VIEW public.v_job_handlers AS
 SELECT m.mark ->> 'executor' AS executor_id, array_agg(DISTINCT k.kind) AS kinds
 FROM (SELECT h.progress -> 'job_executor' AS mark FROM public.queue_host h
-  JOIN public.queue_heartbeat b ON b.executor_id = h.progress #>> '{job_executor,executor}' AND (b.owner_role IS NULL
-    OR pg_has_role(to_regrole(quote_ident(h.db_role))::oid, to_regrole(quote_ident(b.owner_role))::oid, 'MEMBER'))
+  JOIN public.v_host_executor e ON e.host_id = h.host_id
   WHERE h.stopped_at IS NULL AND h.last_seen_at > now() - interval '15 seconds'
     AND h.last_seen_at <= clock_timestamp() + interval '5 seconds' AND 'job_executor' = ANY (h.loops)) m
 CROSS JOIN LATERAL jsonb_array_elements_text(CASE jsonb_typeof(m.mark -> 'kinds') WHEN 'array' THEN m.mark -> 'kinds'

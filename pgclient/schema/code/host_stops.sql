@@ -22,17 +22,14 @@ COMMENT ON VIEW public.v_cron_loop IS 'Tick workers that pg_cron ticks.';
 GRANT SELECT ON public.v_cron_loop TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
 
 -- fn_queue_executor_live(executor, worker) → whether a live host other than the worker works as the executor. A worker
--- is named as in leases and heartbeats: host id, a slash, and the first 8 characters of the instance. Hosts whose login
--- is no member of the owner role do not count: they claim nothing. Internal.
+-- is named as in leases and heartbeats: host id, a slash, and the first 8 characters of the instance. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_executor_live(p_executor_id text, p_worker text) RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN EXISTS (SELECT FROM public.queue_host q
     WHERE q.stopped_at IS NULL AND q.last_seen_at > now() - interval '15 seconds'
       AND q.last_seen_at <= clock_timestamp() + interval '5 seconds' AND 'job_executor' = ANY (q.loops)
-      AND q.progress #>> '{job_executor,executor}' = p_executor_id
-      AND EXISTS (SELECT FROM public.queue_heartbeat b WHERE b.executor_id = p_executor_id AND (b.owner_role IS NULL
-        OR pg_has_role(to_regrole(quote_ident(q.db_role))::oid, to_regrole(quote_ident(b.owner_role))::oid, 'MEMBER')))
+      AND EXISTS (SELECT FROM public.v_host_executor e WHERE e.host_id = q.host_id AND e.executor_id = p_executor_id)
       AND q.host_id || '/' || left(q.instance::text, 8) IS DISTINCT FROM p_worker);
 END
 $fn$;

@@ -41,31 +41,6 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_clone_of IS
   'What this database is a copy of, and what to do; null if it is not a copy. Internal.';
 
--- fn_queue_clone_refusal(action, target, actor, reason, dry run) → NULL, or the refusal (rule clone) of an operator's
--- action that hands out work; audited unless it is a dry run. Internal.
-CREATE OR REPLACE FUNCTION public.fn_queue_clone_refusal(p_action text, p_target text, p_actor text, p_reason text,
-  p_dry_run boolean) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
-DECLARE
-  v_clone text := public.fn_queue_clone_of();
-  v_audit bigint;
-BEGIN
-  IF v_clone IS NULL THEN
-    RETURN NULL;
-  END IF;
-  IF NOT p_dry_run THEN
-    v_audit := public.fn_operator_audit(
-      p_action => p_action, p_target => p_target, p_actor => p_actor, p_reason => p_reason, p_filter => NULL::text,
-      p_frozen_count => NULL::bigint, p_before => NULL::jsonb, p_after => NULL::jsonb,
-      p_outcome => 'refused: clone'::text);
-  END IF;
-  RETURN jsonb_build_object('refused', true, 'rule', 'clone', 'dry_run', p_dry_run, 'audit_id', v_audit, 'reason',
-    v_clone);
-END
-$fn$;
-COMMENT ON FUNCTION public.fn_queue_clone_refusal IS
-  'Refuses an operator''s action that hands out work if this database is a copy. Internal.';
-
 -- fn_queue_adopt(waiting, database, actor, reason, dry_run, environment, guard) → {waiting, database, was, jobs,
 -- jobs_leased, webhooks, endpoints, operations, cancelled, suspended, paused, switched_off: [flag], audit_id}: makes a
 -- copy an independent database. database: its name, typed by the operator as a confirmation (a dry run accepts NULL).

@@ -255,7 +255,8 @@ DECLARE
   v_jobs uuid[]; -- per dead letter: its job
   v_refused jsonb := public.fn_queue_requeue_refusal(
     p_kind => 'replay_job'::text, p_action => 'job_dead_letter_replay'::text,
-    p_count => cardinality(v_ids), p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+    p_target => format('%s dead letters', cardinality(v_ids)), p_actor => v_actor, p_reason => v_reason,
+    p_dry_run => v_dry);
 BEGIN
   IF v_refused IS NOT NULL THEN
     RETURN v_refused;

@@ -264,8 +264,10 @@ DECLARE
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_ids uuid[] := public.fn_job_ids(p_ids);
   v_why text[];
-  v_refused jsonb := public.fn_queue_clone_refusal('notification_requeue'::text,
-    format('%s staged notifications', cardinality(v_ids)), v_actor, v_reason, v_dry);
+  v_refused jsonb := public.fn_queue_requeue_refusal(
+    p_kind => 'requeue_notification'::text, p_action => 'notification_requeue'::text,
+    p_target => format('%s staged notifications', cardinality(v_ids)), p_actor => v_actor, p_reason => v_reason,
+    p_dry_run => v_dry);
 BEGIN
   IF v_refused IS NOT NULL THEN
     RETURN v_refused;

@@ -102,7 +102,8 @@ DECLARE
   v_sagas bigint[];
   v_refused jsonb := public.fn_queue_requeue_refusal(
     p_kind => 'requeue_webhook'::text, p_action => 'dead_letter_requeue'::text,
-    p_count => cardinality(v_ids), p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry);
+    p_target => format('%s dead letters', cardinality(v_ids)), p_actor => v_actor, p_reason => v_reason,
+    p_dry_run => v_dry);
 BEGIN
   IF v_refused IS NOT NULL THEN
     RETURN v_refused;
