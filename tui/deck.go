@@ -220,9 +220,7 @@ func (m *deck) rowCount(l *level) string {
 	}
 	s := views.Count(n)
 	switch {
-	case n == 0 && (l.list.err != nil || l.grid.src.Note != "" && l.grid.src.Len == 0):
-		return "not read"
-	case n == 0 && l.grid.src.Unread && !l.list.queried():
+	case n == 0 && (l.list.err != nil || l.grid.src.Note != "" && l.grid.src.Len == 0 || l.grid.src.Unread && !l.list.queried()):
 		return "not read"
 	case l.list.queried():
 		if !l.list.read {

@@ -42,7 +42,7 @@ func TestConsoleBackends(t *testing.T) {
 		s.until("connected to the database again")
 		for range 50 {
 			most = max(most, asked(reads))
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // the 50 looks are spread over a second
 		}
 		require.Eventually(t, atRest, patience, 20*time.Millisecond, "the listener is back")
 		return most
