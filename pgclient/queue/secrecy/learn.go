@@ -172,7 +172,7 @@ func (k *Keeper) learnParameters(v string) {
 				all = append(all, m[1:])
 			}
 		}
-		if !isURL && !strings.HasPrefix(strings.ToLower(v), "postgres") && !slices.ContainsFunc(all, plain) {
+		if !isURL && !strings.HasPrefix(strings.ToLower(v), "postgres") && !slices.ContainsFunc(all, plain) && !secretName.MatchString(v) {
 			return // no connection string
 		}
 	}

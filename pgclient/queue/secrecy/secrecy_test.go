@@ -62,6 +62,7 @@ func TestLearn(t *testing.T) {
 		"mistyped URL": {"QTOP_DSN=postgres=//h/db?pasword=Canary1234&sslmode=nope"},
 		"no ?":         {"QTOP_DSN=postgres://h/db:pasword=Canary1234&sslmode=nope"},
 		"no scheme":    {"QTOP_DSN=h/db?pasword=Canary1234&sslmode=nope"},
+		"no known key": {"QTOP_LISTEN_DSN=hos=h hpassword={Zk7- Canary1234password= port=x d=named"},
 		"handler":      {`QTOP_HANDLERS=[{"kind":"k","url":"https://u:Canary1234@h/x"}]`},
 		"home":         {"HOME=" + dir},
 	} {
