@@ -19,11 +19,12 @@ import (
 )
 
 // inForce has the settings that a statement runs with.
-type inForce struct{ Path, Timeout, LockTimeout, Idle, Encoding, Zone, ReadOnly, Named, Evil string }
+type inForce struct{ Path, Timeout, LockTimeout, Idle, Encoding, Zone, ReadOnly, Named, JIT, Evil string }
 
 const whatIsInForce = `SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting('statement_timeout'), pg_catalog.current_setting('lock_timeout'),
 	pg_catalog.current_setting('idle_in_transaction_session_timeout'), pg_catalog.current_setting('client_encoding'), pg_catalog.current_setting('timezone'),
 	pg_catalog.current_setting('transaction_read_only'), (SELECT pg_catalog.count(*)::pg_catalog.text FROM pg_catalog.pg_prepared_statements),
+	pg_catalog.current_setting('jit'),
 	(pg_catalog.to_regclass('evil_table') IS NOT NULL)::pg_catalog.text`
 
 func TestThroughPooler(t *testing.T) {
@@ -42,7 +43,7 @@ func throughPooler(t *testing.T, mode string) {
 	for _, sql := range []string{
 		"CREATE SCHEMA IF NOT EXISTS evil", "CREATE TABLE evil.evil_table ()", "GRANT USAGE ON SCHEMA evil TO PUBLIC",
 		"ALTER ROLE " + user + " SET search_path = evil, pg_catalog, public",
-		"ALTER ROLE " + user + " SET statement_timeout = 0", "ALTER ROLE " + user + " SET timezone = 'Asia/Tokyo'",
+		"ALTER ROLE " + user + " SET statement_timeout = 0", "ALTER ROLE " + user + " SET timezone = 'Asia/Tokyo'", "ALTER ROLE " + user + " SET jit = on",
 		"ALTER ROLE " + user + " SET client_encoding = LATIN1", "ALTER ROLE " + user + " SET standard_conforming_strings = off",
 	} {
 		w.exec(sql)
@@ -71,8 +72,8 @@ func throughPooler(t *testing.T, mode string) {
 
 	// Every statement runs with its settings, alone and in a transaction.
 	var got inForce
-	into := []any{&got.Path, &got.Timeout, &got.LockTimeout, &got.Idle, &got.Encoding, &got.Zone, &got.ReadOnly, &got.Named, &got.Evil}
-	read := inForce{"pg_catalog, pg_temp", "5s", "5s", "1min", "UTF8", "UTC", "off", "0", "false"}
+	into := []any{&got.Path, &got.Timeout, &got.LockTimeout, &got.Idle, &got.Encoding, &got.Zone, &got.ReadOnly, &got.Named, &got.JIT, &got.Evil}
+	read := inForce{"pg_catalog, pg_temp", "5s", "5s", "1min", "UTF8", "UTC", "off", "0", "off", "false"}
 	work := read
 	work.Timeout, work.LockTimeout = "1min", "10s"
 	for range 3 {
@@ -143,7 +144,7 @@ func TestPoolerThatIgnores(t *testing.T) {
 	w := newWorld(t)
 	login := pgtest.Login(t, w.db, "queue_viewer")
 	b := pgtest.NewBouncer(t, w.db, "transaction", []string{login},
-		"ignore_startup_parameters = search_path,statement_timeout,lock_timeout,idle_in_transaction_session_timeout,default_transaction_read_only")
+		"ignore_startup_parameters = search_path,jit,statement_timeout,lock_timeout,idle_in_transaction_session_timeout,default_transaction_read_only")
 	for _, pooler := range []string{"", "transaction"} {
 		c := open(t, pgclient.Options{DSN: b.DSN(login), Pooler: pooler})
 		var path, timeout string

@@ -43,6 +43,7 @@ func Always() []Setting {
 		{"datestyle", "ISO, MDY"},
 		{"intervalstyle", "postgres"},
 		{"default_transaction_isolation", "read committed"},
+		{"jit", "off"}, // compiling a query takes longer than our queries run, and is done again for each run
 	}
 }
 

@@ -164,7 +164,7 @@ func TestBusyPoolerIsInTransactionMode(t *testing.T) {
 func TestPoolerDetectedMeanwhile(t *testing.T) {
 	db := pgtest.Empty(t)
 	login := pgtest.Login(t, db)
-	b := pgtest.NewBouncer(t, db, "transaction", []string{login}, "ignore_startup_parameters = search_path,intervalstyle,default_transaction_isolation,lock_timeout")
+	b := pgtest.NewBouncer(t, db, "transaction", []string{login}, "ignore_startup_parameters = search_path,intervalstyle,default_transaction_isolation,jit,lock_timeout")
 	cc, err := pgsession.Parse(b.DSN(login))
 	require.NoError(t, err)
 	pgsession.Set(cc, pgsession.Setting{Name: "lock_timeout", Value: "77"})

@@ -323,7 +323,7 @@ COMMENT ON FUNCTION public.fn_queue_bulk_apply IS
 -- recalled, for the oldest and the newest 2,000 whose result is not known yet. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_watch(p_operation public.queue_bulk_operation) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_hashjoin = off
-  SET enable_mergejoin = off
+  SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_ok bigint;

@@ -2,7 +2,7 @@
 
 -- fn_iu_route_dead_letter_why(ids) → per id, why its dead letter cannot be closed; NULL = it can be closed. Internal.
 CREATE OR REPLACE FUNCTION public.fn_iu_route_dead_letter_why(p_ids uuid[]) RETURNS text[]
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 BEGIN
   RETURN (SELECT array_agg(CASE WHEN d.dead_letter_id IS NULL
       THEN 'no such dead letter: never written, or removed by retention'

@@ -103,7 +103,7 @@ CREATE OR REPLACE TRIGGER trg_iu_notif_pending_no_truncate BEFORE TRUNCATE ON pu
 -- writing a unit does not grow with the size of the tables. enable_seqscan = off: otherwise a session that began on a
 -- small table would keep a plan for a small table.
 CREATE OR REPLACE FUNCTION public.fn_iu_notif_birth() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 BEGIN
   INSERT INTO public.iu_notification_pending
     (event_kind, unit_id, canonical_address, source_document_ref, import_batch_ref, actor_ref, ref_id)
@@ -120,7 +120,7 @@ CREATE OR REPLACE TRIGGER trg_aa_iu_notif_birth AFTER INSERT ON public.unit_vers
   FOR EACH ROW WHEN (NEW.version_seq = 1) EXECUTE FUNCTION public.fn_iu_notif_birth();
 
 CREATE OR REPLACE FUNCTION public.fn_iu_notif_version() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 BEGIN
   INSERT INTO public.iu_notification_event
     (event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref, source, payload)
@@ -137,7 +137,7 @@ CREATE OR REPLACE TRIGGER trg_aa_iu_notif_version AFTER INSERT ON public.unit_ve
   FOR EACH ROW WHEN (NEW.version_seq > 1) EXECUTE FUNCTION public.fn_iu_notif_version();
 
 CREATE OR REPLACE FUNCTION public.fn_iu_notif_comment() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 BEGIN
   INSERT INTO public.iu_notification_event (event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref,
     source)
@@ -152,7 +152,7 @@ CREATE OR REPLACE TRIGGER trg_aa_iu_notif_comment AFTER INSERT ON public.iu_comm
   FOR EACH ROW EXECUTE FUNCTION public.fn_iu_notif_comment();
 
 CREATE OR REPLACE FUNCTION public.fn_iu_notif_draft() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 BEGIN
   INSERT INTO public.iu_notification_event (event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref,
     source)
@@ -189,7 +189,7 @@ COMMENT ON FUNCTION public.fn_iu_text IS 'Checks and trims a text argument. Inte
 -- exists at the address; DETAIL is its id. So a caller that did not receive the answer can call again and gets the id.
 CREATE OR REPLACE FUNCTION public.fn_iu_save(p_canonical_address text, p_body text, p_actor text,
   p_source_document_ref text DEFAULT NULL, p_import_batch_ref text DEFAULT NULL) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 DECLARE
   v_address text := public.fn_iu_text('p_canonical_address', p_canonical_address, 500);
   v_actor text := public.fn_iu_text('p_actor', p_actor, 200);
@@ -226,7 +226,7 @@ COMMENT ON FUNCTION public.fn_iu_save IS
 
 -- fn_iu_comment(unit, body, actor) → {comment_id, unit_id}. 23503 = there is no such unit.
 CREATE OR REPLACE FUNCTION public.fn_iu_comment(p_unit_id uuid, p_body text, p_actor text) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 DECLARE
   v_actor text := public.fn_iu_text('p_actor', p_actor, 200);
   v_id uuid;
@@ -249,7 +249,7 @@ COMMENT ON FUNCTION public.fn_iu_comment IS
 
 -- fn_iu_draft_create(unit, body, actor) → {draft_id, unit_id}. 23503 = there is no such unit.
 CREATE OR REPLACE FUNCTION public.fn_iu_draft_create(p_unit_id uuid, p_body text, p_actor text) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 DECLARE
   v_actor text := public.fn_iu_text('p_actor', p_actor, 200);
   v_id uuid;
@@ -273,7 +273,7 @@ COMMENT ON FUNCTION public.fn_iu_draft_create IS
 -- fn_iu_draft_apply(draft, actor) → {version_id, version_seq, unit_id}: the draft becomes the unit's next version.
 -- 23503 = there is no such draft; 55000 = the draft was applied before; DETAIL is the id of the version that it became.
 CREATE OR REPLACE FUNCTION public.fn_iu_draft_apply(p_draft_id uuid, p_actor text) RETURNS jsonb
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 DECLARE
   v_actor text := public.fn_iu_text('p_actor', p_actor, 200);
   v_draft public.iu_draft;

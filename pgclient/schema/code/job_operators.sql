@@ -209,7 +209,7 @@ COMMENT ON FUNCTION public.fn_job_lease_release IS 'Returns the jobs of expired 
 
 -- fn_job_dead_letter_why(ids) → per dead letter, why it cannot be closed; NULL = it is open. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_dead_letter_why(p_ids uuid[]) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
   SELECT array_agg(CASE
     WHEN d.dead_letter_id IS NULL THEN 'no such dead letter: never written, or removed by retention'
     WHEN d.triage_status = 'replayed' THEN format('already replayed by %s at %s as job %s', d.resolved_by,

@@ -34,7 +34,7 @@ COMMENT ON FUNCTION public.fn_step_job_promote IS
   'Step job_promote (see fn_queue_step): makes due jobs claimable. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_job_promote_targets(p_limit int, p_except text[]) RETURNS text[]
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 BEGIN
   RETURN ARRAY(SELECT q.job_id::text FROM public.job_queue q
     WHERE NOT q.ready AND q.process_after <= now() AND q.process_after >= (SELECT public.fn_job_unready_from())

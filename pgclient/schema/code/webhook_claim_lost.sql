@@ -9,7 +9,7 @@
 -- The worker_id must be that of a registered worker host of the caller's login (host id/first 8 digits
 -- of its instance); otherwise nothing is released.
 CREATE OR REPLACE FUNCTION public.fn_webhook_claim_lost(p_worker_id text, p_known uuid[]) RETURNS bigint
-LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
   SELECT count(*) FILTER (WHERE r.outcome = 'done')
   FROM (SELECT array_agg(j.id) AS ids, array_agg(j.lease_token) AS tokens
     FROM public.webhook_delivery_jobs j

@@ -54,7 +54,7 @@ COMMENT ON FUNCTION public.fn_webhook_dead_letter_answer IS
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_dead_letter_closed_by(p_ids bigint[])
 RETURNS TABLE (id bigint, why text, new_saga_id bigint, resolved boolean)
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
   SELECT i, CASE
       WHEN d.id IS NULL THEN 'no such dead letter: never written, or removed by retention'
       WHEN q.dead_letter_id IS NOT NULL THEN format('already requeued by %s at %s as saga %s', q.requeued_by,

@@ -45,7 +45,7 @@ COMMENT ON FUNCTION public.fn_step_webhook_settle IS
   'Step webhook_settle (see fn_queue_step): settles finished webhook jobs. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_settle_targets(p_limit int, p_except text[]) RETURNS text[]
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 BEGIN
   RETURN ARRAY(SELECT j.id::text FROM public.webhook_delivery_jobs j
     WHERE j.status IN ('Completed', 'Failed') AND j.settled_at IS NULL AND j.id <> ALL (p_except::bigint[])
@@ -151,7 +151,7 @@ COMMENT ON FUNCTION public.fn_step_webhook_make IS
   'Step webhook_make (see fn_queue_step): makes the next jobs of sagas. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_make_targets(p_limit int, p_except text[]) RETURNS text[]
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 BEGIN
   RETURN ARRAY(SELECT p.id::text FROM (
       SELECT DISTINCT s.subscription_id AS sub FROM public.webhook_delivery_sagas s
@@ -215,7 +215,7 @@ COMMENT ON FUNCTION public.fn_step_webhook_reap IS
   'Step webhook_reap (see fn_queue_step): resets expired leases of webhook jobs. Internal.';
 
 CREATE OR REPLACE FUNCTION public.fn_step_webhook_reap_targets(p_limit int, p_except text[]) RETURNS text[]
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $fn$
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $fn$
 BEGIN
   RETURN ARRAY(SELECT j.id::text FROM public.webhook_delivery_jobs j
     WHERE j.status = 'Leased' AND j.lease_until < now() AND j.id <> ALL (p_except::bigint[])

@@ -56,6 +56,10 @@ func widths(name, text string) (out []string) {
 var (
 	setPath = regexp.MustCompile(`(?i)\bsearch_path\s*(?:=|TO)\s*([^\n;]*?)(?:\s+AS\b|\s+SET\b|;|\n|$)`)
 	onPath  = regexp.MustCompile(`(?i)\bSET search_path = pg_catalog, pg_temp\b`)
+
+	// avoids matches a setting that makes a kind of plan seem very expensive. If PostgreSQL has to choose it
+	// nevertheless, such as for a table without a fitting index, it would compile the query each time it runs.
+	avoids = regexp.MustCompile(`\bSET enable_\w+ = off\b`)
 )
 
 // paths refuses every search path but one: with public in the path, an overload that
@@ -73,6 +77,9 @@ func functions(r *schema.Release) (out []string) {
 	for _, d := range r.Declared() {
 		if d.Kind == "function" && !onPath.MatchString(d.SQL) {
 			out = append(out, fmt.Sprintf("%s:%d: function %s does not SET search_path = pg_catalog, pg_temp", d.File, d.Line, d.Name))
+		}
+		if d.Kind == "function" && avoids.MatchString(d.SQL) && !strings.Contains(d.SQL, "SET jit = off") {
+			out = append(out, fmt.Sprintf("%s:%d: function %s avoids a kind of plan and does not SET jit = off", d.File, d.Line, d.Name))
 		}
 		if d.Kind == "function" && backslash(d.SQL) && !strings.Contains(d.SQL, "SET standard_conforming_strings = on") {
 			out = append(out, fmt.Sprintf("%s:%d: function %s has a backslash in a literal and does not SET standard_conforming_strings = on", d.File, d.Line, d.Name))

@@ -86,6 +86,7 @@ func TestCheckFinds(t *testing.T) {
 		{"a released migration gone", func(f fstest.MapFS) { delete(f, "migrations/002_b.sql") }, "it was released and must stay"},
 		{"public on the path", replace("code/a.sql", "pg_catalog, pg_temp", "pg_catalog, public, pg_temp"), "search_path = pg_catalog, public, pg_temp: it must be"},
 		{"public in quotes on the path", replace("code/a.sql", "search_path = pg_catalog, pg_temp", "search_path TO 'pg_catalog', 'public'"), "it must be pg_catalog, pg_temp"},
+		{"compiled", replace("code/a.sql", "pg_temp AS", "pg_temp SET enable_seqscan = off AS"), "avoids a kind of plan and does not SET jit = off"},
 		{"no path", replace("code/a.sql", " SET search_path = pg_catalog, pg_temp", ""), "does not SET search_path"},
 		{"a backslash", replace("code/a.sql", "BEGIN END", `BEGIN PERFORM E'\\d' || 'it''s \d'; END`), "function fn_a has a backslash in a literal and does not SET"},
 		{"code changed, number not", add("code/a.sql", "-- x\n"), "the number must rise"},
