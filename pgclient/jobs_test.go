@@ -226,8 +226,8 @@ func countJobs(t *testing.T, conn *pgx.Conn) (n int) {
 	return n
 }
 
-// Of the jobs that a producer enqueues, at most one per 5 ms causes a wake signal: the first by the
-// trigger, with its commit, and those of the next 5 ms together.
+// Of the jobs that a producer enqueues, at most one per 2 ms causes a wake signal: the first by the
+// trigger, with its commit, and those of the next 2 ms together.
 func TestJobWakeSignals(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -246,7 +246,7 @@ func TestJobWakeSignals(t *testing.T) {
 	took := time.Since(began)
 	_, err = conn.Exec(t.Context(), "LISTEN last_word")
 	require.NoError(t, err)
-	time.AfterFunc(100*time.Millisecond, func() { // a signal that is sent within 5 ms has arrived by then, or arrives later and is counted there
+	time.AfterFunc(100*time.Millisecond, func() { // a signal that is sent within 2 ms has arrived by then, or arrives later and is counted there
 		_, _ = c.Work().Exec(t.Context(), "SELECT pg_notify('last_word', '')")
 	})
 	rung := 0
@@ -264,7 +264,7 @@ func TestJobWakeSignals(t *testing.T) {
 	}
 	t.Logf("200 jobs in %v: rung %d times", took, rung)
 	require.Positive(t, rung)
-	require.LessOrEqual(t, rung, int(took/(5*time.Millisecond))+2)
+	require.LessOrEqual(t, rung, int(took/(2*time.Millisecond))+2)
 }
 
 // A due time that no Go calendar can hold does not lose a claim, and the next claim continues after

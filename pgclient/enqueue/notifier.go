@@ -16,24 +16,28 @@ import (
 const notifySQL = "SELECT public.fn_queue_wake_signal($1::pg_catalog.text, 'job'::pg_catalog.text)"
 
 // notifyEvery is the shortest time between two wake signals for one domain.
-const notifyEvery = 5 * time.Millisecond
+const notifyEvery = 2 * time.Millisecond
 
-// Notifier sends wake signals after commits: at most one per domain and 5 ms. One Notifier per
+// claimWithin is how long a claimer of this process that promised to look has until the listeners
+// are woken for the jobs that it has not claimed.
+const claimWithin = 5 * time.Millisecond
+
+// Notifier sends wake signals after commits: at most one per domain and 2 ms. One Notifier per
 // process is enough; call Close before its pool is closed.
 type Notifier struct {
 	pool   conns
 	mu     sync.Mutex
-	recent map[string]*pending // the domains notified in the last 5 ms
+	recent map[string]*pending // the domains notified in the last 2 ms
 	idle   chan struct{}       // closed when recent is empty; nil while no Close waits
 }
 
-// pending is the next wake signal of one domain, at least 5 ms after the last one. again: Notify
-// was called since then, so the signal is sent. Otherwise it is sent only if a job in due is still
-// unclaimed. Jobs in owed move to due 5 ms later, so a steady stream of jobs that are claimed at
-// once sends no signals.
+// pending is the next wake signal of one domain, at least 2 ms after the last one. again: Notify
+// was called since then, so the signal is sent. Otherwise it is sent only if a job is owed for
+// claimWithin and still unclaimed, so a steady stream of jobs that are claimed at once sends no
+// signals.
 type pending struct {
-	again     bool
-	owed, due map[string]bool
+	again bool
+	owed  map[string]time.Time // when each job was enqueued
 }
 
 // conns is the pool on which wake signals are sent: a pgpool.Pool or a pgxpool.Pool.
@@ -47,7 +51,7 @@ func NewNotifier(pool conns) *Notifier {
 	return &Notifier{pool: pool, recent: map[string]*pending{}}
 }
 
-// Notify wakes the listeners of the domain, now or within 5 ms. It does not block and returns
+// Notify wakes the listeners of the domain, now or within 2 ms. It does not block and returns
 // no error: a lost wake signal costs latency, never a job, because hosts also poll.
 func (r *Notifier) Notify(domain string) {
 	r.mu.Lock()
@@ -82,7 +86,7 @@ func (r *Notifier) Close(ctx context.Context) {
 }
 
 // reserve reports whether the caller may send the wake signals of the domains itself now. If not (a
-// signal was sent for one of them in the last 5 ms), the caller calls Notify instead.
+// signal was sent for one of them in the last 2 ms), the caller calls Notify instead.
 func (r *Notifier) reserve(domains []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +101,7 @@ func (r *Notifier) reserve(domains []string) bool {
 	return true
 }
 
-// later prepares a pending signal and starts a goroutine, which decides in 5 ms whether to send it.
+// later prepares a pending signal and starts a goroutine, which decides in 2 ms whether to send it.
 // The caller holds mu.
 func (r *Notifier) later(domain string) *pending {
 	b := &pending{}
@@ -106,7 +110,7 @@ func (r *Notifier) later(domain string) *pending {
 	return b
 }
 
-// owe sends a wake signal for a job in 5 to 10 ms, unless this process has claimed it by then.
+// owe sends a wake signal for a job in 5 to 7 ms, unless this process has claimed it by then.
 func (r *Notifier) owe(domain, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,9 +119,9 @@ func (r *Notifier) owe(domain, id string) {
 		b = r.later(domain)
 	}
 	if b.owed == nil {
-		b.owed = map[string]bool{}
+		b.owed = map[string]time.Time{}
 	}
-	b.owed[id] = true
+	b.owed[id] = time.Now()
 }
 
 // claimed drops jobs that a worker host of this process has claimed: they need no wake signal.
@@ -125,19 +129,17 @@ func (r *Notifier) claimed(jobs []work.Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range jobs {
-		if b := r.recent[jobs[i].Domain]; b != nil && len(b.owed)+len(b.due) > 0 {
-			id := jobs[i].ID.String()
-			delete(b.owed, id)
-			delete(b.due, id)
+		if b := r.recent[jobs[i].Domain]; b != nil && len(b.owed) > 0 {
+			delete(b.owed, jobs[i].ID.String())
 		}
 	}
 }
 
-// run sends the wake signals of one domain, at most one per 5 ms, until none is pending any more.
+// run sends the wake signals of one domain, at most one per 2 ms, until none is pending any more.
 func (r *Notifier) run(domain string, b *pending) {
 	for {
-		next := time.Now().Add(notifyEvery)
-		now, later := r.advance(domain, b)
+		at := time.Now()
+		now, later := r.advance(domain, b, at)
 		if now {
 			ctx, cancel := context.WithTimeout(context.Background(), pgpool.ReadTimeout)
 			_, _ = r.pool.Exec(ctx, notifySQL, domain)
@@ -145,25 +147,27 @@ func (r *Notifier) run(domain string, b *pending) {
 		} else if !later {
 			return
 		}
-		time.Sleep(time.Until(next)) // this goroutine does nothing else
+		time.Sleep(time.Until(at.Add(notifyEvery))) // this goroutine does nothing else
 	}
 }
 
-// advance returns whether to send a signal now, and whether to call advance again in 5 ms, and
-// moves owed jobs to due. If both are false, the domain is removed from recent.
-func (r *Notifier) advance(domain string, b *pending) (now, later bool) {
+// advance returns whether to send a signal at this time, which covers all owed jobs; and if not,
+// whether to call advance again in 2 ms. If both are false, the domain is removed from recent.
+func (r *Notifier) advance(domain string, b *pending, at time.Time) (now, later bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, later = b.again || len(b.due) > 0, len(b.owed) > 0
-	b.again, b.due, b.owed = false, b.owed, nil
-	if now { // one signal also covers the jobs moved to due
-		b.due = nil
-	} else if !later {
+	now = b.again
+	for _, since := range b.owed {
+		now = now || at.Sub(since) >= claimWithin
+	}
+	if now {
+		b.again, b.owed = false, nil
+	} else if len(b.owed) == 0 {
 		delete(r.recent, domain)
 		if len(r.recent) == 0 && r.idle != nil {
 			close(r.idle)
 			r.idle = nil
 		}
 	}
-	return now, later
+	return now, len(b.owed) > 0
 }

@@ -3,6 +3,7 @@ package enqueue
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -17,9 +18,9 @@ func TestWakeSignalOfOwedJobs(t *testing.T) {
 	r := NewNotifier(nil)
 	b := &pending{}
 	r.recent["iu"] = b // as while the goroutine of run is active
-	advance := func(now, later bool, what string) {
+	advance := func(in time.Duration, now, later bool, what string) {
 		t.Helper()
-		gotNow, gotLater := r.advance("iu", b)
+		gotNow, gotLater := r.advance("iu", b, time.Now().Add(in))
 		require.Equal(t, [2]bool{now, later}, [2]bool{gotNow, gotLater}, what)
 	}
 	owe := func() work.Job {
@@ -31,20 +32,20 @@ func TestWakeSignalOfOwedJobs(t *testing.T) {
 	for range 5 {
 		r.claimed(young)
 		young = []work.Job{owe(), owe()}
-		advance(false, true, "claimed before they were due")
+		advance(0, false, true, "claimed before they were due")
 	}
 	r.claimed(young[:1])
-	advance(true, false, "one unclaimed job is due")
+	advance(claimWithin, true, false, "one unclaimed job is due")
 	require.Contains(t, r.recent, "iu")
-	advance(false, false, "nothing is pending")
+	advance(claimWithin, false, false, "nothing is pending")
 	require.NotContains(t, r.recent, "iu")
 
 	b = &pending{}
 	r.recent["iu"] = b
 	late := owe()
 	b.again = true
-	advance(true, true, "one signal covers the owed job too")
-	advance(false, false, "no second signal")
+	advance(0, true, false, "one signal covers the owed job too")
+	advance(claimWithin, false, false, "no second signal")
 	r.claimed([]work.Job{late})
 }
 
@@ -66,10 +67,10 @@ func TestNotifierCloses(t *testing.T) {
 			closed <- true
 		}()
 	}
-	r.advance("iu", b)
-	r.advance("iu", b)
+	r.advance("iu", b, time.Now())
+	r.advance("iu", b, time.Now())
 	require.Empty(t, closed, "a signal of shop is pending")
-	r.advance("shop", b)
+	r.advance("shop", b, time.Now())
 	<-closed
 	<-closed
 	r.Close(t.Context())

@@ -35,8 +35,8 @@
 //  5. Report (claim.go): after the commit, Claimed passes the claimed jobs to the claimer, and
 //     the caller gets its answer. A wake signal is sent for jobs that the claim did not lease.
 //  6. Notify (notifier.go): without a claim, the jobs are committed alone (send_notify.go). The wake
-//     signals of their domains come with the commit, or when the last one is 5 ms old. If the
-//     claimer promised to look, it looks first, and a wake signal is sent 5 to 10 ms later for the
+//     signals of their domains come with the commit, or when the last one is 2 ms old. If the
+//     claimer promised to look, it looks first, and a wake signal is sent 5 to 7 ms later for the
 //     jobs that are not claimed by then.
 //
 // Steps 2 to 6 apply to [Producer.Enqueue] only; EnqueueMany and Put use a plain statement.
@@ -103,7 +103,7 @@ func (p *Producer) EnqueueMany(ctx context.Context, jobs []Job) (Made, error) {
 	return m, nil
 }
 
-// Notify wakes the listeners of the domain, now or within 5 ms: see [Notifier.Notify].
+// Notify wakes the listeners of the domain, now or within 2 ms: see [Notifier.Notify].
 func (p *Producer) Notify(domain string) { p.batch.Notify(domain) }
 
 // Close waits until the wake signals of enqueued jobs are sent, or ctx ends: see [Notifier.Close]. A

@@ -35,7 +35,7 @@ func (b *bench) wakeLatency(ctx context.Context) part {
 		"idle: single inserts with random pauses of 10 to 30 ms; 1,000/s: one insert each millisecond, up to 32 in flight; the first tenth " +
 			"of the inserts, while connections open and plans are made, does not count",
 		"qtop's host runs all loops; nobody watches, for that see make bench-steady. \"producer elsewhere\": another process inserts, with JobEnqueue, " +
-			"which sends at most one signal per 5 ms, by the trigger if the last is older, or with River's client. Special cases: \"one program\" " +
+			"which sends at most one signal per 2 ms, by the trigger if the last is older, or with River's client. Special cases: \"one program\" " +
 			"and River without an addition: the worker's own client inserts, with qtop so that the claim is in the transaction of the insert; " +
 			"\"SQL producer\": fn_job_enqueue in bare SQL, the trigger sends the signal; the raw loop ends when the claim has returned",
 	}}

@@ -52,7 +52,7 @@ func (b *bench) produceRate(ctx context.Context) part {
 	f := b.contestOf(ctx, rounds, cs...)
 	p := part{title: "producers", figs: f, notes: []string{fmt.Sprintf(
 		"one row per transaction straight into job_queue, one listener; %d rounds of %s each; wake signals after commits are sent by the "+
-			"producers' process, at most once per 5 ms", rounds, span),
+			"producers' process, at most once per 2 ms", rounds, span),
 	}}
 	for _, n := range clients[1:] {
 		p.goals = append(p.goals, goal{fmt.Sprintf("producer throughput, wake signal after commits ÷ off, %d clients", n),

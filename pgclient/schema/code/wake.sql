@@ -40,7 +40,7 @@ COMMENT ON FUNCTION public.fn_queue_wake IS
   'Sends one wake signal when signals are on; never raises. Internal.';
 
 -- fn_queue_wake_signal(domain, layer) → {signalled}: sends the wake signal of a writer that turned off the signals of
--- triggers. The writer calls it after its commit, at most once per domain, layer, 5 ms and process. layer = the
+-- triggers. The writer calls it after its commit, at most once per domain, layer, 2 ms and process. layer = the
 -- programs to wake: event (routers), saga (the orchestrator), job (hosts that claim) or doorbell (all of them).
 CREATE OR REPLACE FUNCTION public.fn_queue_wake_signal(p_domain text, p_layer text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
