@@ -210,7 +210,7 @@ func TestJobEnqueueOne(t *testing.T) {
 
 			_, err = conn.Exec(t.Context(), "UNLISTEN *; LISTEN queue_wake_other", pgx.QueryExecModeSimpleProtocol)
 			require.NoError(t, err)
-			for range 2 { // mostly within 5 ms of each other: a wake signal is sent for both
+			for range 2 { // mostly within 2 ms of each other: a wake signal is sent for both
 				_, _, err = p.Enqueue(t.Context(), enqueue.Job{Kind: "b", Domain: "other", Executor: "DOT"})
 				require.NoError(t, err)
 			}

@@ -18,9 +18,9 @@ const notifySQL = "SELECT public.fn_queue_wake_signal($1::pg_catalog.text, 'job'
 // notifyEvery is the shortest time between two wake signals for one domain.
 const notifyEvery = 2 * time.Millisecond
 
-// claimWithin is how long a claimer of this process that promised to look has until the listeners
-// are woken for the jobs that it has not claimed.
-const claimWithin = 5 * time.Millisecond
+// owedFor is how long a claimer of this process that promised to look has until the listeners are
+// woken for the jobs that it has not claimed. Its next claim may begin 5 ms after its last one.
+const owedFor = 8 * time.Millisecond
 
 // Notifier sends wake signals after commits: at most one per domain and 2 ms. One Notifier per
 // process is enough; call Close before its pool is closed.
@@ -33,7 +33,7 @@ type Notifier struct {
 
 // pending is the next wake signal of one domain, at least 2 ms after the last one. again: Notify
 // was called since then, so the signal is sent. Otherwise it is sent only if a job is owed for
-// claimWithin and still unclaimed, so a steady stream of jobs that are claimed at once sends no
+// owedFor and still unclaimed, so a steady stream of jobs that are claimed at once sends no
 // signals.
 type pending struct {
 	again bool
@@ -110,7 +110,7 @@ func (r *Notifier) later(domain string) *pending {
 	return b
 }
 
-// owe sends a wake signal for a job in 5 to 7 ms, unless this process has claimed it by then.
+// owe sends a wake signal for a job in 8 to 10 ms, unless this process has claimed it by then.
 func (r *Notifier) owe(domain, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,9 @@ func (r *Notifier) owe(domain, id string) {
 	if b.owed == nil {
 		b.owed = map[string]time.Time{}
 	}
-	b.owed[id] = time.Now()
+	if _, already := b.owed[id]; !already { // the same key again
+		b.owed[id] = time.Now()
+	}
 }
 
 // claimed drops jobs that a worker host of this process has claimed: they need no wake signal.
@@ -147,7 +149,9 @@ func (r *Notifier) run(domain string, b *pending) {
 		} else if !later {
 			return
 		}
-		time.Sleep(time.Until(at.Add(notifyEvery))) // this goroutine does nothing else
+		// This goroutine does nothing else. While a signal is committed, the server lets no other session
+		// commit one, so where commits are slow at least half of the time is left to others.
+		time.Sleep(max(time.Until(at.Add(notifyEvery)), time.Since(at)))
 	}
 }
 
@@ -158,7 +162,7 @@ func (r *Notifier) advance(domain string, b *pending, at time.Time) (now, later 
 	defer r.mu.Unlock()
 	now = b.again
 	for _, since := range b.owed {
-		now = now || at.Sub(since) >= claimWithin
+		now = now || at.Sub(since) >= owedFor
 	}
 	if now {
 		b.again, b.owed = false, nil

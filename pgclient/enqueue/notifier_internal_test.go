@@ -12,8 +12,8 @@ import (
 	"github.com/qtop/qtop/pgclient/work"
 )
 
-// A steady stream of jobs that are claimed within 5 ms sends no wake signal; a job that is not
-// claimed in time sends one.
+// A steady stream of jobs that are claimed in time sends no wake signal; a job that is not claimed in
+// time sends one.
 func TestWakeSignalOfOwedJobs(t *testing.T) {
 	r := NewNotifier(nil)
 	b := &pending{}
@@ -32,12 +32,12 @@ func TestWakeSignalOfOwedJobs(t *testing.T) {
 	for range 5 {
 		r.claimed(young)
 		young = []work.Job{owe(), owe()}
-		advance(0, false, true, "claimed before they were due")
+		advance(-time.Hour, false, true, "claimed before they were due")
 	}
 	r.claimed(young[:1])
-	advance(claimWithin, true, false, "one unclaimed job is due")
+	advance(owedFor, true, false, "one unclaimed job is due")
 	require.Contains(t, r.recent, "iu")
-	advance(claimWithin, false, false, "nothing is pending")
+	advance(owedFor, false, false, "nothing is pending")
 	require.NotContains(t, r.recent, "iu")
 
 	b = &pending{}
@@ -45,7 +45,7 @@ func TestWakeSignalOfOwedJobs(t *testing.T) {
 	late := owe()
 	b.again = true
 	advance(0, true, false, "one signal covers the owed job too")
-	advance(claimWithin, false, false, "no second signal")
+	advance(owedFor, false, false, "no second signal")
 	r.claimed([]work.Job{late})
 }
 

@@ -36,7 +36,7 @@
 //     the caller gets its answer. A wake signal is sent for jobs that the claim did not lease.
 //  6. Notify (notifier.go): without a claim, the jobs are committed alone (send_notify.go). The wake
 //     signals of their domains come with the commit, or when the last one is 2 ms old. If the
-//     claimer promised to look, it looks first, and a wake signal is sent 5 to 7 ms later for the
+//     claimer promised to look, it looks first, and a wake signal is sent 8 to 10 ms later for the
 //     jobs that are not claimed by then.
 //
 // Steps 2 to 6 apply to [Producer.Enqueue] only; EnqueueMany and Put use a plain statement.

@@ -10,7 +10,7 @@ import (
 // the wake trigger sends the wake signal with the commit: nothing reaches a host sooner, and one
 // commit per 2 ms with the lock of NOTIFY delays other writers little. Otherwise the signal follows
 // when the 2 ms are over. If a claimer has promised to look for the jobs (willLook), it looks first,
-// and 5 to 7 ms later the listeners are woken for the jobs that it has not claimed.
+// and 8 to 10 ms later the listeners are woken for the jobs that it has not claimed.
 func (s *sender) sendAndNotify(ctx context.Context, conn *pgx.Conn, enqueue statement, jobs []Job, claimer Claimer, willLook bool) (answer, error) {
 	if willLook {
 		defer claimer.Look() // also after an error: there may be other jobs to claim
