@@ -117,7 +117,6 @@ func (k *Keeper) learnServices(path string) {
 var (
 	secretName = regexp.MustCompile(`(?i)(?:pass\w{0,8}|oauth_client_secret)"?'?\s*[=:]\s*`)
 	bareUser   = regexp.MustCompile(`^[^\s:=]*:([^\s].*)@`)
-	startsPair = regexp.MustCompile(`^\s*[A-Za-z_][A-Za-z0-9_.]*\s*=`)
 	assignment = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*'?([^&\s]+)`)
 	serviceIn  = regexp.MustCompile(`(?i)(?:^|[\s?&])(servicefile|passfile)\s*=\s*'?([^\s&']+)`)
 )
@@ -173,7 +172,9 @@ func (k *Keeper) learnParameters(v string) {
 				all = append(all, m[1:])
 			}
 		}
-		if !isURL && !strings.HasPrefix(strings.ToLower(v), "postgres") && !slices.ContainsFunc(all, plain) && (!startsPair.MatchString(v) || !secretName.MatchString(v)) {
+		name, _, _ := strings.Cut(v, "=")
+		withPassword := keyName.MatchString(strings.TrimSpace(name)) && secretName.MatchString(v)
+		if !isURL && !strings.HasPrefix(strings.ToLower(v), "postgres") && !slices.ContainsFunc(all, plain) && !withPassword {
 			return // no connection string
 		}
 	}
