@@ -32,9 +32,9 @@ type Notifier struct {
 }
 
 // pending is the next wake signal of one domain, at least 2 ms after the last one. again: Notify
-// was called since then, so the signal is sent. Otherwise it is sent only if a job is owed for
-// owedFor and still unclaimed, so a steady stream of jobs that are claimed at once sends no
-// signals.
+// was called since then, so the signal is sent. Otherwise it is sent only if a job in owed was
+// enqueued owedFor ago and is still unclaimed, so a steady stream of jobs that are claimed at once
+// sends no signals.
 type pending struct {
 	again bool
 	owed  map[string]time.Time // when each job was enqueued

@@ -2,10 +2,12 @@ package enqueue
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
@@ -47,6 +49,34 @@ func TestWakeSignalOfOwedJobs(t *testing.T) {
 	advance(0, true, false, "one signal covers the owed job too")
 	advance(owedFor, false, false, "no second signal")
 	r.claimed([]work.Job{late})
+}
+
+// slow is a server on which the commit of a signal takes 20 ms.
+type slow struct {
+	conns
+	signals atomic.Int64
+}
+
+func (s *slow) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+	s.signals.Add(1)
+	time.Sleep(20 * time.Millisecond) // the commit
+	return pgconn.CommandTag{}, nil
+}
+
+// A steady stream of signals whose commits take long occupies the server's lock of NOTIFY for half of
+// the time.
+func TestSlowSignalsLeaveTime(t *testing.T) {
+	s := &slow{}
+	r := NewNotifier(s)
+	began := time.Now()
+	for time.Since(began) < 300*time.Millisecond {
+		r.Notify("iu")
+		time.Sleep(time.Millisecond) // as a producer at 1,000 jobs a second
+	}
+	signals, took := s.signals.Load(), time.Since(began)
+	require.Positive(t, signals)
+	require.LessOrEqual(t, signals, 1+int64(took/(40*time.Millisecond)))
+	r.Close(t.Context())
 }
 
 // Close returns when no signal is pending any more, or when its context ends.
