@@ -145,6 +145,7 @@ func TestLongListsOfDeliveries(t *testing.T) {
 	linear(t, h.db, "resolve", closed(deadLetters))
 
 	j.unguarded("CREATE TABLE public.kept AS TABLE public.dead_letters; DELETE FROM public.dead_letter_requeues; DELETE FROM public.dead_letters")
+	h.exec("VACUUM ANALYZE") // as autovacuum may do: then the plans are those for empty tables
 	all := func(ids string) string {
 		return closed(ids) + "; " + fmt.Sprintf(requeue, ids) + "; " + fmt.Sprintf(undo, ids)
 	}

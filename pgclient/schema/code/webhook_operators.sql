@@ -196,13 +196,14 @@ BEGIN
   IF NOT v_dry THEN
     PERFORM 1 FROM public.dead_letters WHERE id = ANY (v_ids) ORDER BY id FOR NO KEY UPDATE;
     -- The orchestrator skips the sagas that are locked here. Sagas that have started are not locked: the orchestrator
-    -- changes them in another order.
+    -- changes them in another order. One that starts between the two statements is, but nothing is waited for then.
     -- one look-up for each: with = ANY, each pending saga would be compared with the whole list
     v_sagas := ARRAY(SELECT s.id FROM unnest(v_ids) AS r (id) CROSS JOIN LATERAL (SELECT x.id, x.status
       FROM public.webhook_delivery_sagas x WHERE x.requeued_from_dead_letter_id = r.id OFFSET 0) s
       WHERE s.status = 'Pending');
-    v_locked := ARRAY(SELECT s.id FROM unnest(v_sagas) AS r (id) CROSS JOIN LATERAL (SELECT x.id
-      FROM public.webhook_delivery_sagas x WHERE x.id = r.id AND x.status = 'Pending' FOR UPDATE SKIP LOCKED) s);
+    v_locked := ARRAY(SELECT s.id FROM unnest(v_sagas) AS r (id) CROSS JOIN LATERAL (SELECT x.id, x.status
+      FROM public.webhook_delivery_sagas x WHERE x.id = r.id OFFSET 0 FOR UPDATE SKIP LOCKED) s
+      WHERE s.status = 'Pending'); -- found by id alone, for OFFSET 0: see job_claim.sql
   END IF;
   SELECT array_agg(CASE
       WHEN c.new_saga_id IS NULL THEN COALESCE(c.why, 'not requeued: there is nothing to undo')
