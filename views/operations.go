@@ -30,7 +30,7 @@ func Operations(rows []queue.Operation) Source {
 		Columns: []Column[queue.Operation]{
 			{Name: "operation_id", Title: "#", Head: "ID", Width: 4, Max: 8, Right: true, Look: strong, Say: digits},
 			{Name: "state", Width: 9, Look: ofRow},
-			{Name: "ended", Width: progressWidth + 5, Look: accent, Text: func(o queue.Operation, e Env) string { return progress(o, e, progressWidth) }, Plain: PlainProgress},
+			{Name: "ended", Width: progressWidth + 6, Look: accent, Text: func(o queue.Operation, e Env) string { return progress(o, e, progressWidth) }, Plain: PlainProgress},
 			{Name: "frozen_count", Title: "of", Head: "FROZEN", Width: 7, Max: 10, Right: true},
 			{Name: "rate_per_second", Title: "rate", Width: 7, Max: 9, Right: true, Text: func(o queue.Operation, _ Env) string { return rateText(o.Rate) }, Plain: func(o queue.Operation) string { return rateText(o.Rate) }},
 			{Name: "left", Width: 7, Right: true, Drop: 1, Text: func(o queue.Operation, e Env) string {
@@ -94,7 +94,7 @@ func firstAttempts(o queue.Operation) string {
 func progress(o queue.Operation, e Env, w int) string {
 	share := int(min(o.Ended()*100/max(o.Frozen, 1), 100))
 	n := share * w / 100
-	return strings.Repeat(e.Theme.G.Spark[len(e.Theme.G.Spark)-1], n) + strings.Repeat(e.Theme.G.Rule, w-n) + fmt.Sprintf(" %3d%%", share)
+	return strings.Repeat(e.Theme.G.Spark[len(e.Theme.G.Spark)-1], n) + strings.Repeat(e.Theme.G.Rule, w-n) + fmt.Sprintf(" %3d %%", share)
 }
 
 // OperationPage returns the page of one operation with its items, the last attempted first. A brief

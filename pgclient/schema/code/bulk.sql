@@ -561,7 +561,8 @@ BEGIN
     v_why := 'their first attempt is not settled';
   END IF;
   IF v_why IS NOT NULL THEN
-    v_why := format('%s requeued items wait: %s', v_unsent, v_why);
+    v_why := format('%s requeued %s: %s', v_unsent,
+      CASE WHEN v_unsent = 1 THEN 'item waits' ELSE 'items wait' END, v_why);
   END IF;
   RETURN left(NULLIF(concat_ws('; ', v_blocked, v_why), ''), 1000);
 END $$;
