@@ -117,6 +117,7 @@ func TestPartitionInTheWay(t *testing.T) {
 	month := "event_outbox_" + get[string](c, "SELECT to_char(now() AT TIME ZONE 'UTC' + interval '1 month', 'YYYY_MM')")
 	c.exec("ALTER TABLE public.event_outbox DETACH PARTITION public." + month)
 	c.exec(fmt.Sprintf("CREATE TABLE public.by_hand PARTITION OF public.queue_metric_sample FOR VALUES FROM ('%s 00:00Z') TO ('%[1]s 06:00Z')", dates[1]))
+	c.exec("CREATE TYPE public." + leaves[3] + " AS ENUM ()")
 	c.exec(fmt.Sprintf("CREATE TABLE public.whole PARTITION OF public.queue_metric_sample FOR VALUES FROM ('%s 00:00Z') TO ('%s 00:00Z')", dates[3], day(5, "YYYY-MM-DD")))
 	for n := range 3 {
 		c.exec("INSERT INTO public.queue_metric_sample (at, metric, value) VALUES ($1::timestamptz, 'x', 1)", dates[n]+" 12:00Z")
@@ -135,7 +136,7 @@ func TestPartitionInTheWay(t *testing.T) {
 		leaves[1]: "failed: partition " + leaves[1] + " of queue_metric_sample cannot be made: partition public.by_hand overlaps it (" + bounds(dates[1], dates[1]+" 06") +
 			"); ALTER TABLE public.queue_metric_sample DETACH PARTITION public.by_hand; its rows are not seen then",
 		leaves[3]: "failed: partition " + leaves[3] + " of queue_metric_sample cannot be made: partition public.whole overlaps it (" + bounds(dates[3], day(5, "YYYY-MM-DD")+" 00") +
-			"); ALTER TABLE public.whole RENAME TO " + leaves[3],
+			"); rename the object that has its name; ALTER TABLE public.whole RENAME TO " + leaves[3],
 		month: "failed: partition " + month + " of event_outbox cannot be made: another object has its name; rename it; if it is the partition, detached by hand: " +
 			"ALTER TABLE public.event_outbox ATTACH PARTITION public." + month + " " + bounds(get[string](c, "SELECT to_char(now() AT TIME ZONE 'UTC' + interval '1 month', 'YYYY-MM-01')"),
 			get[string](c, "SELECT to_char(now() AT TIME ZONE 'UTC' + interval '2 months', 'YYYY-MM-01')")+" 00"),
@@ -151,6 +152,7 @@ func TestPartitionInTheWay(t *testing.T) {
 	}
 
 	c.exec("ALTER TABLE public.queue_metric_sample DETACH PARTITION public.by_hand")
+	c.exec("ALTER TYPE public." + leaves[3] + " RENAME TO other")
 	c.exec("ALTER TABLE public.whole RENAME TO " + leaves[3])
 	c.exec(want[month][strings.Index(want[month], "ALTER"):])
 	sweep = call(t, c.as("dot_executor"), "public.fn_queue_retention_sweep()")
