@@ -173,9 +173,12 @@ func (k *Keeper) learnParameters(v string) {
 			}
 		}
 		name, _, _ := strings.Cut(v, "=")
-		withPassword := keyName.MatchString(strings.TrimSpace(name)) && secretName.MatchString(v)
-		if !isURL && !strings.HasPrefix(strings.ToLower(v), "postgres") && !slices.ContainsFunc(all, plain) && !withPassword {
-			return // no connection string
+		if !isURL && !strings.HasPrefix(strings.ToLower(v), "postgres") && !slices.ContainsFunc(all, plain) {
+			// no connection string, or one of another program, or one whose names are all misspelt
+			if at := secretName.FindStringIndex(v); at != nil && keyName.MatchString(strings.TrimSpace(name)) {
+				k.Know(v[at[1]:])
+			}
+			return
 		}
 	}
 	for _, p := range all {

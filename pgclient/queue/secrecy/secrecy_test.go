@@ -69,9 +69,9 @@ func TestLearn(t *testing.T) {
 		write(".pgpass", "*:*:*:*:Canary1234")
 		var k secrecy.Keeper
 		k.Learn(append(environ, "REASON=bypass: state=Failed queue=default", "JAVA_TOOL_OPTIONS=-Dspring.profiles.active=production -DtrustStorePassword=x",
-			"CI_COMMIT_MESSAGE=checks passed: kind=mail domain=orders"))
+			"CI_COMMIT_MESSAGE=checks passed: kind=mail domain=orders", "ConnectionStrings__Db=Server=db.example;Database=jobs;User Id=u;Password=Zk7"))
 		require.NotContains(t, k.Mask("said Canary1234 again"), "Canary", name)
-		for _, harmless := range []string{"host h, user u", "queue work, state, profile production, kind mail"} {
+		for _, harmless := range []string{"host h, user u", "queue work, state, profile production, kind mail", "Server and Database jobs"} {
 			require.Equal(t, harmless, k.Mask(harmless), name)
 		}
 	}
