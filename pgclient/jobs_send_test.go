@@ -105,7 +105,7 @@ func wakes(t *testing.T, conn *pgx.Conn, least int) (n int) {
 	for ; n < least; n++ {
 		hear()
 	}
-	time.Sleep(30 * time.Millisecond) // six times the delay of a wake signal: a surplus signal would arrive in this time
+	time.Sleep(30 * time.Millisecond) // three times as long as owed jobs wait: a surplus signal would arrive in this time
 	_, err := conn.Exec(t.Context(), "NOTIFY queue_wake_work, 'last word'")
 	require.NoError(t, err)
 	for hear() != "last word" {
@@ -232,7 +232,7 @@ func TestClaimWithAJob(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 1, wakes(t, conn, 1))
 			looked := 4
-			require.Eventually(t, func() bool { // repeated, because on a slow machine more than 5 ms may pass before the claim
+			require.Eventually(t, func() bool { // repeated, because on a slow machine more than 8 ms may pass before the claim
 				_, _, err = p.Enqueue(t.Context(), job)
 				require.NoError(t, err)
 				jobs, err := work.New(c).JobClaim(t.Context(), work.Claim{Executor: "mine", Kinds: []string{"a"}, Most: 10})

@@ -5,11 +5,14 @@ package pgclient_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
@@ -227,7 +230,7 @@ func countJobs(t *testing.T, conn *pgx.Conn) (n int) {
 }
 
 // Of the jobs that a producer enqueues, at most one per 2 ms causes a wake signal: the first by the
-// trigger, with its commit, and those of the next 2 ms together.
+// trigger, with its commit, and those of the pause after it together.
 func TestJobWakeSignals(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -239,10 +242,20 @@ func TestJobWakeSignals(t *testing.T) {
 	_, err = conn.Exec(t.Context(), "LISTEN queue_wake_work")
 	require.NoError(t, err)
 	began := time.Now()
-	for range 200 {
-		_, _, err := p.Enqueue(t.Context(), enqueue.Job{Kind: "a", Domain: "work", Executor: "DOT"})
-		require.NoError(t, err)
+	enqueued := func(key string) {
+		_, _, err := p.Enqueue(t.Context(), enqueue.Job{Kind: "a", Domain: "work", Executor: "DOT", IdempotencyKey: key})
+		assert.NoError(t, err)
 	}
+	enqueued("first")
+	var producers sync.WaitGroup
+	for n := range 8 {
+		producers.Go(func() { // with keys, so that each job has a statement of its own
+			for i := range 25 {
+				enqueued(fmt.Sprint(n, "-", i))
+			}
+		})
+	}
+	producers.Wait()
 	took := time.Since(began)
 	_, err = conn.Exec(t.Context(), "LISTEN last_word")
 	require.NoError(t, err)
@@ -262,7 +275,7 @@ func TestJobWakeSignals(t *testing.T) {
 		}
 		rung++
 	}
-	t.Logf("200 jobs in %v: rung %d times", took, rung)
+	t.Logf("201 jobs in %v: rung %d times", took, rung)
 	require.Positive(t, rung)
 	require.LessOrEqual(t, rung, int(took/(2*time.Millisecond))+2)
 }

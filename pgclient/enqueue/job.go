@@ -1,6 +1,6 @@
 package enqueue
 
-// Statements that enqueue disable the wake trigger (see noTrigger), all but one per 2 ms: a
+// Statements that enqueue disable the wake trigger (see noTrigger), all but those of a reserved signal: a
 // transaction with a NOTIFY takes one lock of the whole cluster, which it holds until its commit has
 // reached the disk, so with every commit the writers would wait for each other.
 

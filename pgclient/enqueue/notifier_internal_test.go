@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
@@ -51,32 +50,62 @@ func TestWakeSignalOfOwedJobs(t *testing.T) {
 	r.claimed([]work.Job{late})
 }
 
-// slow is a server on which the commit of a signal takes 20 ms.
-type slow struct {
-	conns
-	signals atomic.Int64
-}
-
-func (s *slow) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
-	s.signals.Add(1)
-	time.Sleep(20 * time.Millisecond) // the commit
-	return pgconn.CommandTag{}, nil
-}
-
 // A steady stream of signals whose commits take long occupies the server's lock of NOTIFY for half of
-// the time.
+// the time, whether a signal has a statement of its own or comes with the jobs.
 func TestSlowSignalsLeaveTime(t *testing.T) {
-	s := &slow{}
-	r := NewNotifier(s)
-	began := time.Now()
-	for time.Since(began) < 300*time.Millisecond {
+	const commit = 15 * time.Millisecond
+	var signals atomic.Int64
+	r := NewNotifier(nil)
+	r.signal = func(context.Context, string) (time.Duration, error) {
+		signals.Add(1)
+		began := time.Now()
+		time.Sleep(commit)
+		return time.Since(began), nil
+	}
+	counted := func(enqueue func()) {
+		t.Helper()
+		signals.Store(0)
+		began := time.Now()
+		for time.Since(began) < 300*time.Millisecond {
+			enqueue()
+		}
+		n, took := signals.Load(), time.Since(began)
+		require.Positive(t, n)
+		require.LessOrEqual(t, n, 1+int64(took/(2*commit)))
+		r.Close(t.Context())
+	}
+	counted(func() {
 		r.Notify("iu")
 		time.Sleep(time.Millisecond) // as a producer at 1,000 jobs a second
+	})
+	counted(func() { // one statement after the other
+		ended, byTrigger := r.reserve([]string{"iu"})
+		time.Sleep(commit)
+		if byTrigger {
+			signals.Add(1)
+			ended()
+		}
+	})
+}
+
+// While the statement of a reserved signal waits, as for the key of another transaction, a signal of
+// other jobs is sent, and the end of that statement changes nothing.
+func TestReservedSignalThatWaits(t *testing.T) {
+	r := NewNotifier(nil)
+	sent := make(chan bool, 1)
+	r.signal = func(context.Context, string) (time.Duration, error) {
+		sent <- true
+		return 0, nil
 	}
-	signals, took := s.signals.Load(), time.Since(began)
-	require.Positive(t, signals)
-	require.LessOrEqual(t, signals, 1+int64(took/(40*time.Millisecond)))
+	ended, byTrigger := r.reserve([]string{"iu"})
+	require.True(t, byTrigger)
+	_, byTrigger = r.reserve([]string{"shop", "iu"})
+	require.False(t, byTrigger)
+	r.Notify("iu")
+	<-sent
+	ended()
 	r.Close(t.Context())
+	require.Empty(t, sent)
 }
 
 // Close returns when no signal is pending any more, or when its context ends.

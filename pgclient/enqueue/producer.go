@@ -35,9 +35,9 @@
 //  5. Report (claim.go): after the commit, Claimed passes the claimed jobs to the claimer, and
 //     the caller gets its answer. A wake signal is sent for jobs that the claim did not lease.
 //  6. Notify (notifier.go): without a claim, the jobs are committed alone (send_notify.go). The wake
-//     signals of their domains come with the commit, or when the last one is 2 ms old. If the
-//     claimer promised to look, it looks first, and a wake signal is sent 8 to 10 ms later for the
-//     jobs that are not claimed by then.
+//     signals of their domains come with the commit, or after the pause of the last one, 2 ms and
+//     more where commits are slow. If the claimer promised to look, it looks first, and a wake signal
+//     is sent 8 ms later or soon after for the jobs that are not claimed by then.
 //
 // Steps 2 to 6 apply to [Producer.Enqueue] only; EnqueueMany and Put use a plain statement.
 package enqueue
@@ -94,16 +94,15 @@ func (p *Producer) EnqueueMany(ctx context.Context, jobs []Job) (Made, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
 	m, err := In(ctx, p.pool, jobs)
-	if err != nil {
-		return m, err
+	if err == nil || MayHaveCommitted(err) {
+		for _, domain := range domainsOf(jobs) {
+			p.Notify(domain)
+		}
 	}
-	for _, domain := range domainsOf(jobs) {
-		p.Notify(domain)
-	}
-	return m, nil
+	return m, err
 }
 
-// Notify wakes the listeners of the domain, now or within 2 ms: see [Notifier.Notify].
+// Notify wakes the listeners of the domain, now or soon: see [Notifier.Notify].
 func (p *Producer) Notify(domain string) { p.batch.Notify(domain) }
 
 // Close waits until the wake signals of enqueued jobs are sent, or ctx ends: see [Notifier.Close]. A
