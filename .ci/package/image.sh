@@ -11,14 +11,19 @@ arch=$(go env GOHOSTARCH)
 	exit 0
 }
 if docker info >/dev/null 2>&1; then
-	set -- docker build
+	tool=docker
 elif command -v podman >/dev/null 2>&1; then
-	set -- podman build
+	tool=podman
 elif command -v buildah >/dev/null 2>&1; then
-	set -- buildah build
+	tool=buildah
 else
 	echo "SKIP container image: no docker with a running daemon, podman or buildah here" >&2
 	exit 0
 fi
-"$@" --build-arg TARGETARCH="$arch" -t "qtop:$version" -f .ci/package/Containerfile dist
+base=$(sed -n 's/^FROM //p' .ci/package/Containerfile)
+if ! "$tool" pull -q "$base" >/dev/null && [ -z "$("$tool" images -q "$base" 2>/dev/null)" ]; then
+	echo "SKIP container image: $tool cannot fetch its base $base" >&2
+	exit 0
+fi
+"$tool" build --build-arg TARGETARCH="$arch" -t "qtop:$version" -f .ci/package/Containerfile dist
 echo "image qtop:$version"
