@@ -184,6 +184,9 @@ func follow(t *testing.T, dsn, name string) {
 
 // The doctor's judgement of a disk and of standbys.
 func TestDoctorJudgesTheServer(t *testing.T) {
+	for version, state := range map[string]string{"14.23": "bad", "9.6.24 (Debian 9.6.24-0)": "bad", "15.0": "ok", "18beta1": "ok", "": "ok"} {
+		require.Equal(t, state, serverFinding(queue.Session{Version: queue.Clean(version)}).State, version)
+	}
 	said := func(all []finding) string {
 		var b strings.Builder
 		for _, f := range all {

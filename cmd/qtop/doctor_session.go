@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/actions"
+	"github.com/qtop/qtop/pgclient/embedded"
 	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -109,12 +111,22 @@ func joined(all []queue.Text) string {
 func sessionFindings(ctx context.Context, x patient) []finding {
 	s := x.session
 	return []finding{
-		{"ok", "connection", queue.Clean(fmt.Sprintf("%s at %s, PostgreSQL %s", s.User, s.Address, s.Version)), ""},
+		serverFinding(s),
 		tlsFinding(s),
 		poolerFinding(ctx, x),
 		queue.Choose(s.InRecovery, finding{"note", "standby", queue.Clean("this is a standby: read only"), "connect to the primary to act"},
 			finding{"ok", "standby", queue.Clean("this is the primary"), ""}),
 	}
+}
+
+// serverFinding names the login and the server, which may be too old for the schema.
+func serverFinding(s queue.Session) finding {
+	f := finding{"ok", "connection", queue.Clean(fmt.Sprintf("%s at %s, PostgreSQL %s", s.User, s.Address, s.Version)), ""}
+	number, _, _ := strings.Cut(s.Version.String(), ".")
+	if major, err := strconv.Atoi(number); err == nil && major < embedded.MinMajor {
+		f.State, f.Remedy = "bad", fmt.Sprintf("use a server of PostgreSQL %d or later: qtop cannot be installed in an older one", embedded.MinMajor)
+	}
+	return f
 }
 
 // poolerFinding reports the mode of a pooler, whether wake signals arrive, and

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// minMajor is the oldest PostgreSQL that qtop supports.
-const minMajor = 15
+// MinMajor is the oldest PostgreSQL that qtop supports.
+const MinMajor = 15
 
 // Binaries are the programs of one PostgreSQL version.
 type Binaries struct {
@@ -45,8 +45,8 @@ func Locate(ctx context.Context, major int, notice func(string)) (Binaries, erro
 
 // locate is Locate, and also determines which of the identities can run the programs.
 func locate(ctx context.Context, major int, notice func(string), ids []identity) (Binaries, identity, error) {
-	if major != 0 && major < minMajor {
-		return Binaries{}, identity{}, fmt.Errorf("PostgreSQL %d is too old: qtop needs %d or newer", major, minMajor)
+	if major != 0 && major < MinMajor {
+		return Binaries{}, identity{}, fmt.Errorf("PostgreSQL %d is too old: qtop needs %d or newer", major, MinMajor)
 	}
 	var best found
 	var trouble []error
@@ -86,14 +86,14 @@ type found struct {
 
 func (f found) serves(major int) bool {
 	if major == 0 {
-		return f.bin.Major >= minMajor
+		return f.bin.Major >= MinMajor
 	}
 	return f.bin.Major == major
 }
 
 func wanted(major int) string {
 	if major == 0 {
-		return fmt.Sprintf("%d or newer", minMajor)
+		return fmt.Sprintf("%d or newer", MinMajor)
 	}
 	return strconv.Itoa(major)
 }
