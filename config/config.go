@@ -244,7 +244,11 @@ func (l *loader) layerDatabaseURL(flags map[string]value) {
 
 // required reports settings that the system should have provided (host name, user) and did not.
 func (l *loader) required() {
-	if l.vars.GetString("host_id") == "" {
-		l.problem("host_id is empty and this machine has no host name", l.found["host_id"].From, "set QTOP_HOST_ID to a unique name for this worker host")
+	switch from := l.found["host_id"].From; {
+	case l.vars.GetString("host_id") != "":
+	case from == "default":
+		l.problem("host_id is empty and this machine has no host name", from, "set QTOP_HOST_ID to a unique name for this worker host")
+	default:
+		l.problem("host_id is empty", from, "give it a value or take the line out")
 	}
 }

@@ -390,7 +390,7 @@ func TestKeysAreComplete(t *testing.T) {
 func TestSystem(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("SUDO_USER", "anna")
-	src := config.System(map[string]string{"refresh": "2s", "dsn": ""})
+	src := config.System(map[string]string{"refresh": "2s"})
 	require.Equal(t, "anna", src.User)
 	require.NotEmpty(t, src.Environ)
 	s, err := config.Load(src)

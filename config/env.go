@@ -101,6 +101,7 @@ func (l *loader) envValues() map[string]value {
 
 // flagValues parses the flags that were given. A flag with a password is refused, because every
 // user of the machine can see the arguments of every process. What only may be one is a warning.
+// An empty flag is refused unless it clears the value of other sources.
 func (l *loader) flagValues(flags map[string]string) map[string]value {
 	values := map[string]value{}
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
@@ -133,7 +134,12 @@ func (l *loader) flagValues(flags map[string]string) map[string]value {
 		case doubt:
 			l.warnings = append(l.warnings, Problem{What: "--" + k.Flag + " may hold a password: " + seen, Where: where, Do: do})
 		}
-		if v, ok := l.understand(k, raw, where); ok {
+		v, ok := l.understand(k, raw, where)
+		switch {
+		case !ok:
+		case strings.TrimSpace(raw) == "" && !k.clears: // such as "$PROD_DSN" of a script that did not set it: another source would count
+			l.problem(k.Name+" is empty", where, "give it a value or leave it out")
+		default:
 			v.where = where
 			values[k.Name] = v
 		}

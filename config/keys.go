@@ -69,9 +69,10 @@ func Poolers() []string { return []string{"auto", "transaction"} }
 // key is a KeyInfo with the default, the parser and the formatter that Load needs.
 type key struct {
 	KeyInfo
-	def   any
-	parse parser
-	show  func(any) string
+	def    any
+	parse  parser
+	show   func(any) string
+	clears bool // an empty flag takes away the value of other sources
 }
 
 // keys makes a new list for each Load: two defaults depend on the machine, and a caller cannot
@@ -133,6 +134,7 @@ func keys(src Sources) []key {
 		k.Flag = strings.NewReplacer("_", "-", ".", "-").Replace(k.Name)
 		k.Env = "QTOP_" + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
 		k.Default = k.show(k.def)
+		k.clears = slices.Contains([]string{"listen_dsn", "metrics_addr", "delivery.allow_networks", "delivery.allow_plain_http"}, k.Name)
 	}
 	return all
 }

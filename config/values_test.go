@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,6 +75,34 @@ func TestValuesRefused(t *testing.T) {
 	}
 }
 
+// An empty flag, such as "$PROD_DSN" of a script that did not set it, does not let another source
+// count: it is refused, unless it clears the setting.
+func TestAnEmptyFlagIsRefused(t *testing.T) {
+	clears := []string{"listen_dsn", "metrics_addr", "delivery.allow_networks", "delivery.allow_plain_http"}
+	dir := home(t, `
+profile: prod
+loops: [tick]
+metrics_addr: ":9187"
+dsn: service=pooler
+listen_dsn: service=direct
+delivery: {allow_networks: [10.0.0.0/8], allow_plain_http: [10.0.0.0/8]}
+profiles: {prod: {expect_server: [db1]}}
+`)
+	for _, k := range config.Keys() {
+		src := config.Sources{ConfigHome: dir, Flags: map[string]string{k.Flag: ""}}
+		if slices.Contains(clears, k.Name) {
+			require.Empty(t, origin(t, load(t, src), k.Name).Value, k.Name)
+			continue
+		}
+		got := problems(t, src)
+		require.Len(t, got, 1, k.Name)
+		require.Regexp(t, `^`+k.Name+` (is empty \(flag --`+k.Flag+`\): give it a value or leave it out$|cannot be "")`, got[0])
+	}
+	require.Equal(t, []string{"loops is empty (flag --loops): give it a value or leave it out"},
+		problems(t, config.Sources{Flags: map[string]string{"loops": " "}}))
+	require.Regexp(t, `^host_id is empty \(file .*\): give it a value or take the line out$`, problems(t, config.Sources{ConfigHome: home(t, "host_id: ''")})[0])
+}
+
 func TestPasswordInAFlagIsRefused(t *testing.T) {
 	for _, dsn := range []string{
 		"postgres://a:hunter2@h/db",
@@ -100,7 +129,7 @@ func TestPasswordInAFlagIsRefused(t *testing.T) {
 		require.Contains(t, origin(t, s, "dsn").Value, "****", dsn)
 	}
 	for _, dsn := range []string{
-		"", "service=prod", "host=/run/postgresql dbname=queue user=anna", "passfile=/x host=h",
+		"service=prod", "host=/run/postgresql dbname=queue user=anna", "passfile=/x host=h",
 		"postgres://anna@h:5432/db", "postgres://h1:5432,h2:5432/db?application_name=a@b",
 		"postgres://[::1]:5432/db?application_name=a@b", "postgres:///db?host=/tmp&password=",
 	} {

@@ -31,6 +31,9 @@ The first of these that has the setting decides:
 One setting depends on another: a source that sets another ` + "`dsn` takes away the `listen_dsn`" + ` of the sources below it, which may lead to another
 database, and a warning names it. Set both in one source.
 
+An empty flag is an error, except ` + "`--listen-dsn`, `--metrics-addr`, `--delivery-allow-networks` and `--delivery-allow-plain-http`" + `,
+where it takes the value of other sources away. An empty variable counts as not set.
+
 ` + "`qtop config show --origin`" + ` prints each value with its source, ` + "`qtop config check`" + ` lists everything that is wrong, with the line of the file
 and the name that is most likely meant; it also checks loops, the host id, handlers and refs of secrets, as a worker host does when it starts, and reads
 the files of the connection string and of secrets. Run it as the user who will run qtop: of a service ` + "`sudo -u qtop env XDG_CONFIG_HOME=/etc qtop --profile main config check`" + `.
