@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -123,10 +124,16 @@ func boolean(raw any) (any, *bad) {
 	return nil, &bad{"must be true or false, not " + kindOf(raw), "use true or false"}
 }
 
+// leadingZero matches a whole number that older YAML takes for an octal one.
+var leadingZero = regexp.MustCompile(`^[+-]?0[0-9]+$`)
+
 func within(least, most int) parser {
 	return func(raw any) (any, *bad) {
 		do := fmt.Sprintf("use a whole number from %d to %d", least, most)
 		var n int
+		if y, ok := raw.(numeral); ok && leadingZero.MatchString(y.text) { // YAML reads 010 as 8, and 08 as no whole number
+			raw = y.text
+		}
 		switch v := unwritten(raw).(type) {
 		case int:
 			n = v

@@ -75,6 +75,18 @@ func TestValuesRefused(t *testing.T) {
 	}
 }
 
+// A whole number is decimal in every source, also where YAML reads an octal one.
+func TestWholeNumbersAreDecimal(t *testing.T) {
+	for text, want := range map[string]int{"010": 10, "08": 8, "64": 64} {
+		for source, src := range map[string]config.Sources{
+			"flag": {Flags: map[string]string{"concurrency": text}}, "env": {Environ: []string{"QTOP_CONCURRENCY=" + text}},
+			"file": {ConfigHome: home(t, "concurrency: "+text)},
+		} {
+			require.Equal(t, want, load(t, src).Concurrency, "%s %s", source, text)
+		}
+	}
+}
+
 // An empty flag, such as "$PROD_DSN" of a script that did not set it, does not let another source
 // count: it is refused, unless it clears the setting.
 func TestAnEmptyFlagIsRefused(t *testing.T) {
@@ -206,7 +218,7 @@ func TestNameThatLooksLikeANumber(t *testing.T) {
 		require.Equal(t, []string{name, name, name, name, name, name},
 			[]string{s.HostID, s.Executor, s.Loops[1], s.Profile, s.Delivery.Secrets[0].Ref, s.Actor})
 		require.Equal(t, []string{name}, s.ExpectServer)
-		require.Equal(t, 8, s.Concurrency)
+		require.Equal(t, 10, s.Concurrency)
 		require.Equal(t, name, origin(t, s, "host_id").Value)
 	}
 	for text, says := range map[string]string{

@@ -189,8 +189,8 @@ func keysAsText(n *yaml.Node) {
 	}
 }
 
-// numeral is a value that YAML reads as a number or a date, and its text: 010 is the number 8, and
-// the name 010.
+// numeral is a value that YAML reads as a number or a date, and its text: 010 is the name 010, and
+// the number 8 of YAML (within takes it for 10).
 type numeral struct {
 	text string
 	v    any

@@ -62,6 +62,9 @@ func verbOf(a *app, entry queue.Action) *verb {
 	f.BoolVar(&v.o.yes, "yes", false, "do not ask")
 	f.StringVar(&v.o.reason, "reason", "", "why, for the audit")
 	f.Lookup("reason").Hidden = !entry.TakesReason()
+	if entry.Reason {
+		leaveEmpty(f, "reason")
+	}
 	switch {
 	case v.namesDatabase():
 		f.StringVar(&v.o.confirm, "confirm", "", "name of the "+queue.Choose(entry.ID == queue.ActEnvironment, "guarded environment", "database")+", instead of typing it")
@@ -77,6 +80,9 @@ func verbOf(a *app, entry queue.Action) *verb {
 	for _, arg := range entry.Args {
 		if !arg.Positional {
 			v.flag(arg.Name, arg.Default, arg.Hint())
+			if arg.Required || arg.Clears || strings.Contains(arg.Help, "empty = ") {
+				leaveEmpty(f, arg.Name)
+			}
 			if arg.Kind == queue.ArgSwitch && arg.Default == "false" {
 				v.cmd.Flags().Lookup(arg.Name).NoOptDefVal = "true" // the flag alone means true
 			}

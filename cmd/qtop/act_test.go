@@ -177,3 +177,46 @@ func TestAnEmptySelectionIsRefused(t *testing.T) {
 		require.Contains(t, errs.String(), x.says, x.args)
 	}
 }
+
+// Every verb refuses an own flag or an argument that is given and empty, before it connects. Flags in
+// which an empty value has a meaning of its own are left to the verb. Whole numbers are decimal.
+func TestValuesOfVerbs(t *testing.T) {
+	const job = "job enqueue --kind k --domain d --executor Agent"
+	leave := func(flag string) string {
+		return "qtop: --" + flag + " is empty (command line): give it a value or leave it out\n"
+	}
+	for line, says := range map[string]string{
+		job + " --key=":                        leave("key"),
+		job + " --key= --scope ghost":          leave("key"),
+		job + " --scope ghost":                 "qtop: --scope has no effect without --key (command line): add --key\n",
+		"job enqueue --kind=":                  "qtop: --kind is needed (command line): see qtop job enqueue --help\n",
+		"status --at=":                         leave("at"),
+		"report --since 3h --until=":           leave("until"),
+		"subscriptions --resolve=":             leave("resolve"),
+		"queues --kind=":                       leave("kind"),
+		"dlq --filter= ":                       leave("filter"),
+		"--pane=":                              leave("pane"),
+		"tick metrics_sampler --yes --reason=": leave("reason"),
+		"requeue 1 --yes --reason r --rate=":   leave("rate"),
+		"webhook add https://h/ --types a.b --secret= --reason r --yes": leave("secret"),
+		"executor register x --owner-role r --domains= --yes":           leave("domains"),
+		"dlq --limit 0100000":                                    "qtop: --limit cannot be 100000 (--limit)",
+		"dlq --limit 0x10":                                       "qtop: --limit cannot be \"0x10\" (command line): use a whole number\n",
+		"ops show 1 --limit 0100000":                             "qtop: --limit cannot be 100000 (--limit)",
+		"export jobs --limit 012345670123":                       "qtop: --limit cannot be 12345670123 (--limit)",
+		job + " --max-attempts 02000":                            "qtop: --max-attempts cannot be 2000 (--max-attempts)",
+		"export dlq _":                                           "qtop: an argument is empty (command line): write qtop export LIST [FILE] [flags]\n",
+		"flag set _ 1 --reason r":                                "qtop: an argument is empty (command line): write qtop flag set KEY VALUE",
+		"scheduler pause w --for= --reason r --yes":              "no connection to PostgreSQL",
+		"executor subscribe x --kind= --notes= --reason r --yes": "no connection to PostgreSQL",
+	} {
+		args := strings.Fields(line)
+		for i, arg := range args {
+			args[i] = strings.TrimPrefix(arg, "_")
+		}
+		var out, errs strings.Builder
+		code := run(t.Context(), append(args, "--dsn", "postgres://nobody@127.0.0.1:1/none"), strings.NewReader(""), &out, &errs)
+		require.Contains(t, errs.String(), says, line)
+		require.NotZero(t, code, line)
+	}
+}

@@ -56,7 +56,43 @@ func (a *app) checkFlags(cmd *cobra.Command) error {
 		}
 		return usage(fmt.Sprintf("--output cannot be %q", bad), "command line", do)
 	}
-	return checkSettings(cmd)
+	return cmp.Or(checkEmpty(cmd), checkSettings(cmd))
+}
+
+// checkEmpty refuses an argument or a flag of the verb itself that was given and is empty, such as
+// "$UNTIL" of a script that did not set it: the verb would do as if it had been left out.
+func checkEmpty(cmd *cobra.Command) error {
+	empty := func(s string) bool { return strings.TrimSpace(s) == "" }
+	if slices.ContainsFunc(cmd.Flags().Args(), empty) {
+		return usage("an argument is empty", "command line", "write "+cmd.UseLine())
+	}
+	own := cmd.LocalNonPersistentFlags()
+	var err error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		var values []string
+		switch v := f.Value.(type) {
+		case pflag.SliceValue:
+			values = v.GetSlice()
+		default:
+			if v.Type() == "string" {
+				values = []string{v.String()}
+			}
+		}
+		if err == nil && f.Annotations[mayBeEmpty] == nil && own.Lookup(f.Name) != nil && slices.ContainsFunc(values, empty) {
+			err = usage("--"+f.Name+" is empty", "command line", "give it a value or leave it out")
+		}
+	})
+	return err
+}
+
+// mayBeEmpty is the annotation of a flag that checkEmpty leaves to the verb: an empty value has a
+// meaning of its own, or the verb says what is needed instead.
+const mayBeEmpty = "qtop_empty"
+
+func leaveEmpty(f *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		_ = f.SetAnnotation(name, mayBeEmpty, []string{"true"}) // fails only for a flag that does not exist
+	}
 }
 
 // load reads the settings. The error names all their problems at once.

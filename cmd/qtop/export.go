@@ -59,7 +59,7 @@ func exportCmd(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.filter, "filter", "", filterHelp)
 	cmd.Flags().StringVar(&o.id, "id", "", "what the list is of, where it is not of everything")
-	cmd.Flags().Int64Var(&o.limit, "limit", 0, "rows at most; 0 is all")
+	wholeFlag(cmd.Flags(), &o.limit, "limit", "rows at most; 0 is all")
 	cmd.Flags().BoolVar(&o.force, "force", false, "replace FILE if it exists")
 	return cmd
 }

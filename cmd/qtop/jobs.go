@@ -36,11 +36,6 @@ func cancelLane(a *app, v *verb) {
 	a.completeLanes(v.cmd)
 	_ = v.cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(queue.LiveJobStatuses(), cobra.ShellCompDirectiveNoFileComp))
 	v.more = func(r *queue.Request) error {
-		for _, flag := range [][2]string{{"filter", r.Filter}, {"kind", kind}, {"domain", domain}, {"status", status}} {
-			if f.Changed(flag[0]) && strings.TrimSpace(flag[1]) == "" { // such as "$KIND" of a script that did not set it: more jobs would be selected
-				return usage("--"+flag[0]+" is empty", "command line", "give it a value or leave it out")
-			}
-		}
 		if status != "" && kind == "" && domain == "" && r.Filter == "" {
 			return usage("--status alone would select jobs of every kind", "command line", "add --kind, --domain or both")
 		}
@@ -60,7 +55,7 @@ func leaseCmd(a *app) *cobra.Command {
 func enqueueCmd(a *app) *cobra.Command {
 	var j enqueue.Job
 	var payload string
-	var priority int
+	priority := 100
 	var after time.Duration
 	cmd := &cobra.Command{
 		Use: "enqueue", Example: `qtop job enqueue --kind kg.reindex --domain kg --executor Agent --payload '{"id": 7}'`, Short: "Put one job into the queue; needs the role event_ingest_writer", Args: cobra.NoArgs,
@@ -69,6 +64,9 @@ func enqueueCmd(a *app) *cobra.Command {
 				if f.value == "" {
 					return usage("--"+f.name+" is needed", "command line", "see qtop job enqueue --help")
 				}
+			}
+			if j.Scope != "" && j.IdempotencyKey == "" {
+				return usage("--scope has no effect without --key", "command line", "add --key")
 			}
 			if after < 0 || after > 10*365*24*time.Hour {
 				return usage(fmt.Sprintf("--after cannot be %s", after), "--after", "use 0 to 87600h, ten years")
@@ -117,11 +115,12 @@ func enqueueCmd(a *app) *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("executor", cobra.FixedCompletions(queue.ExecutorKinds(), cobra.ShellCompDirectiveNoFileComp))
 	a.completeLanes(cmd)
 	f.StringVar(&payload, "payload", "{}", "JSON object of references; - reads standard input")
-	f.IntVar(&priority, "priority", 100, "0 to 1000, higher goes first")
+	wholeFlag(f, &priority, "priority", "0 to 1000, higher goes first")
 	durationFlag(f, &after, "after", "due so long from now, such as 10m or 3d")
 	f.StringVar(&j.IdempotencyKey, "key", "", "idempotency key: the same work again under it is the same job")
 	f.StringVar(&j.Scope, "scope", "", "the role whose key it is, instead of the login")
-	f.IntVar(&j.MaxAttempts, "max-attempts", 0, "attempts before the job is dead-lettered; 0 = the flag queue.retry.max_attempts_default")
+	wholeFlag(f, &j.MaxAttempts, "max-attempts", "attempts before the job is dead-lettered; 0 = the flag queue.retry.max_attempts_default")
+	leaveEmpty(f, "kind", "domain", "executor", "payload")
 	return cmd
 }
 

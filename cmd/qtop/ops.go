@@ -20,7 +20,7 @@ func opsCmd(a *app) *cobra.Command {
 	cmd := a.viewCmd(view{use: "ops", example: "qtop ops --watch", short: "Bulk operations with their progress; freeze, start, pause, abort or undo one", list: true, show: listed(queue.ListOperations, "ops", of(views.Operations))}, &viewOptions{})
 	show := &viewOptions{limit: 200}
 	one := a.viewCmd(view{use: "show ID", of: "operation", example: "qtop ops show 12", short: "One bulk operation with the result of each item, latest attempt first", show: showOp}, show)
-	one.Flags().IntVar(&show.limit, "limit", 200, "items at most")
+	wholeFlag(one.Flags(), &show.limit, "limit", "items at most")
 	cmd.AddCommand(one)
 	return cmd
 }

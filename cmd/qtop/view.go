@@ -95,7 +95,8 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 	}
 	if v.list {
 		cmd.Flags().StringVar(&o.filter, "filter", "", filterHelp)
-		cmd.Flags().IntVar(&o.limit, "limit", 200, "rows at most")
+		o.limit = 200
+		wholeFlag(cmd.Flags(), &o.limit, "limit", "rows at most")
 		if strings.HasPrefix(v.use, "dlq") {
 			_ = cmd.RegisterFlagCompletionFunc("filter", a.completeCodes)
 		}
