@@ -99,7 +99,7 @@ func keys(src Sources) []key {
 			duration("refresh", time.Second, 250*time.Millisecond, time.Hour, "interval between two snapshots of the database"),
 		),
 		part("caller",
-			text("actor", src.User, plainText, "your name in the audit"),
+			text("actor", src.User, personName, "your name in the audit"),
 		),
 		part("text",
 			flag("ascii", asciiLocale(environ(src.Environ)), "draw and print in ASCII only; default: true if LC_ALL, LC_CTYPE or LANG names a locale that is not UTF-8"),

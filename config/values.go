@@ -88,6 +88,15 @@ func plainText(raw any) (any, *bad) {
 	return s, nil
 }
 
+// personName accepts a plain text that can be the actor of an action.
+func personName(raw any) (any, *bad) {
+	v, b := plainText(raw)
+	if s, _ := v.(string); b == nil && utf8.RuneCountInString(s) > queue.MostActor {
+		return nil, &bad{fmt.Sprintf("has more than %d characters", queue.MostActor), "shorten it"}
+	}
+	return v, b
+}
+
 func oneOf(names []string) parser {
 	return func(raw any) (any, *bad) {
 		v, b := plainText(raw)

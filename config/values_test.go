@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,6 +24,7 @@ func TestValuesRefused(t *testing.T) {
 		{"profile", " prod", "space"},
 		{"actor", "an\u202ena", "U+202E"},
 		{"actor", "\xff", "UTF-8"},
+		{"actor", strings.Repeat("x", 201), "actor has more than 200 characters (flag --actor): shorten it"},
 		{"read_only", "maybe", "use true or false"},
 		{"read_only", "", "use true or false"},
 		{"refresh", "2", "with its unit"},

@@ -26,7 +26,7 @@ func TestStrangersAreNotCalled(t *testing.T) {
 				_, err := admin.Exec(ctx, sql)
 				require.NoError(t, err)
 			}
-			c := open(t, pgclient.Options{DSN: db.DSN("")})
+			c := open(t, pgclient.Options{DSN: db.DSN(""), Actor: "ann"})
 			s, err := c.Snapshot(ctx, 0)
 			require.NoError(t, err)
 			require.Equal(t, name == "nothing is installed", len(s.Missing) > 0, "an older schema is shown")
@@ -44,7 +44,7 @@ func TestStrangersAreNotCalled(t *testing.T) {
 					LANGUAGE sql AS $$ SELECT now(), nextval('public.called')::float8, false, '{}'::jsonb $$`)
 				require.NoError(t, err)
 			}
-			c = open(t, pgclient.Options{DSN: db.DSN("")})
+			c = open(t, pgclient.Options{DSN: db.DSN(""), Actor: "ann"})
 			s, err = c.Snapshot(ctx, 0)
 			require.NoError(t, err)
 			require.Contains(t, s.Missing["all"].String(), "run qtop migrate up")

@@ -422,6 +422,12 @@ func TestWhoAreYou(t *testing.T) {
 		for range 4 {
 			c.press("backspace")
 		}
+		c.typing(strings.Repeat("x", 201))
+		c.press("enter")
+		c.sees("a name must have 1 to 200 characters")
+		for range 201 {
+			c.press("backspace")
+		}
 		c.typing("dana")
 		c.press("enter")
 		c.sees("Acknowledge an alert", "dana")

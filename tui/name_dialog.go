@@ -20,7 +20,7 @@ type nameDialog struct {
 
 func newNameDialog(x asked, was string) *nameDialog {
 	return &nameDialog{asked: x, was: was, field: newField(queue.Arg{
-		Name: "your name", Label: "Your name", Required: true, Help: "recorded in the audit; asked once",
+		Name: "name", Label: "Your name", Required: true, Max: queue.MostActor, Help: "recorded in the audit; asked once",
 	})}
 }
 

@@ -74,6 +74,9 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	if r.Actor == "" {
 		r.Actor = c.client.Actor()
 	}
+	if err := queue.CheckActor(r.Actor); err != nil {
+		return queue.Plan{}, err
+	}
 	if r.Args = maps.Clone(r.Args); r.Args == nil { // what fill adds is not part of the request that another plan is made of
 		r.Args = map[string]string{}
 	}

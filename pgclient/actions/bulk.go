@@ -111,7 +111,7 @@ func bulkParts(r queue.Request, at time.Time) (parts []bulkPart, err error) {
 
 // bulkNumbers parses the numeric arguments of the plan action.
 func bulkNumbers(r queue.Request) (rate float64, brake, canary int, err error) {
-	if rate, err = strconv.ParseFloat(r.Args["rate"], 64); err != nil {
+	if rate, err = rateOf(r); err != nil {
 		return 0, 0, 0, err
 	}
 	if brake, err = strconv.Atoi(r.Args["brake"]); err != nil {

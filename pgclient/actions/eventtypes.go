@@ -24,7 +24,7 @@ func eventTypeActions() []entry {
 				{Name: "lane", Kind: queue.ArgChoice, Label: "Lane", Choices: []string{"immediate", "delayed"}, Help: "immediate or delayed: producers must name this delivery lane in its events; empty = unchanged"},
 				{Name: "worker", Kind: queue.ArgChoice, Label: "Route worker", Choices: []string{"iu_outbound_default", "staging_outbound"}, Help: "the tick worker that routes the domain; empty = unchanged"},
 				{Name: "active", Kind: queue.ArgSwitch, Label: "Active", Help: "true or false: events of an inactive type are refused; empty = unchanged, true for a new type"},
-				{Name: "description", Label: "Description", Help: "empty = unchanged"},
+				{Name: "description", Max: 500, Label: "Description", Help: "empty = unchanged"},
 			},
 		}, plan: planEventType, apply: applyEventType},
 	}

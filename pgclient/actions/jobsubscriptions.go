@@ -33,7 +33,7 @@ func subscribeActions() []entry {
 				{Name: "floor", Kind: queue.ArgWhole, Min: math.MinInt16, Max: math.MaxInt16, Label: "Priority floor", Default: "0", Required: true, Help: "jobs of this priority or higher"},
 				{Name: "parallel", Kind: queue.ArgWhole, Min: 1, Max: 1_000_000, Label: "At once", Default: "1", Required: true, Help: "jobs it may lease at the same time, over all its hosts"},
 				{Name: "enabled", Kind: queue.ArgSwitch, Label: "Enabled", Default: "true", Required: true},
-				{Name: "notes", Clears: true, Label: "Notes", Help: "a remark for people, which qtop executor subscriptions shows"},
+				{Name: "notes", Clears: true, Max: 2000, Label: "Notes", Help: "a remark for people, which qtop executor subscriptions shows"},
 			},
 		}, fill: fillJobSubscription, plan: planSubscribe, apply: applySubscribe},
 		{Action: queue.Action{

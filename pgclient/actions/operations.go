@@ -41,6 +41,9 @@ func (s operationState) String() string {
 
 func rateText(perSecond float64) string { return strconv.FormatFloat(perSecond, 'f', -1, 64) }
 
+// rateOf returns the argument rate of a request.
+func rateOf(r queue.Request) (float64, error) { return strconv.ParseFloat(r.Args["rate"], 64) }
+
 func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 	id, err := parseid.Operation(p.Request.Targets[0])
 	if err != nil {
@@ -97,7 +100,11 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 		}
 	case queue.ActBulkRate:
 		was := rateText(o.Rate)
-		addLine(p, "rate", "%s/s → %s/s", was, p.Request.Args["rate"])
+		rate, err := rateOf(p.Request)
+		if err != nil {
+			return err
+		}
+		addLine(p, "rate", "%s/s → %s/s", was, rateText(rate))
 		setBack(p, map[string]string{"rate": was})
 	}
 	return nil
@@ -111,7 +118,11 @@ func applyOperation(ctx context.Context, c *Planner, p queue.Plan, res *queue.Re
 	change := operationChanges[p.Request.Action]
 	args := []any{id, p.Request.Actor}
 	if p.Request.Action == queue.ActBulkRate {
-		args = append(args, p.Request.Args["rate"])
+		rate, err := rateOf(p.Request)
+		if err != nil {
+			return err
+		}
+		args = append(args, rateText(rate))
 	}
 	var a struct {
 		answer

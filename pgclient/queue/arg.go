@@ -74,10 +74,14 @@ func (a Arg) Check(v string) error {
 	what, do := "", a.Hint()
 	switch a.Kind {
 	case ArgText:
-		if n := utf8.RuneCountInString(v); a.Max > 0 && (n > int(a.Max) || strings.TrimSpace(v) == "") {
-			return &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("a %s must have 1 to %.0f characters", a.Name, a.Max)), Where: Clean(a.where()), Do: Clean(do)}
+		n := utf8.RuneCountInString(v)
+		switch {
+		case a.Max == 0 || n <= int(a.Max) && (!a.Required || strings.TrimSpace(v) != ""):
+			return nil
+		case !a.Required:
+			return &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("the %s must have at most %.0f characters, not %d", a.Name, a.Max, n)), Where: Clean(a.where()), Do: Clean("shorten it")}
 		}
-		return nil
+		return &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("a %s must have 1 to %.0f characters", a.Name, a.Max)), Where: Clean(a.where()), Do: Clean(do)}
 	case ArgWord:
 		if strings.ContainsAny(v, " \t,") {
 			what = "not one word, without spaces or commas"
@@ -93,7 +97,7 @@ func (a Arg) Check(v string) error {
 			what = "not a whole number " + a.bounds()
 		}
 	case ArgNumber:
-		if n, err := strconv.ParseFloat(v, 64); v != a.Or && (err != nil || !(n >= a.Min && n <= a.Max)) {
+		if n, err := strconv.ParseFloat(v, 64); v != a.Or && (err != nil || !(n >= a.Min && n <= a.Max) || strings.ContainsAny(v, "xX_")) { // hexadecimal
 			what = "not a number " + a.bounds() + Choose(a.Or == "", "", ", nor "+a.Or)
 		}
 	case ArgChoice:
@@ -118,6 +122,20 @@ func (a Arg) Check(v string) error {
 
 // MostReason is how many characters a reason, and the comment of an acknowledgement, may have.
 const MostReason = 2000
+
+// MostActor is how many characters the name of an actor may have.
+const MostActor = 200
+
+// CheckActor returns a configuration error if the text cannot be the actor of an action.
+func CheckActor(actor string) error {
+	switch {
+	case strings.TrimSpace(actor) == "":
+		return NewError(KindConfig, "nobody is named as the actor, and this process has no login name", "actor", "give --actor NAME or set QTOP_ACTOR")
+	case utf8.RuneCountInString(actor) > MostActor:
+		return NewError(KindConfig, fmt.Sprintf("the actor has more than %d characters", MostActor), "actor", "shorten it in --actor or QTOP_ACTOR")
+	}
+	return nil
+}
 
 // CheckReason returns a usage error if the text cannot be the reason of an action.
 func CheckReason(reason string) error {

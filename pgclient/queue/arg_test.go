@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -46,10 +47,30 @@ func TestNumbers(t *testing.T) {
 	}
 	plain := rate
 	plain.Or = ""
-	for _, v := range []string{"NaN", "inf", "-Inf", "-1", "0", "0.000009", "1000001", "None", "20/s"} {
+	for _, v := range []string{"NaN", "inf", "-Inf", "-1", "0", "0.000009", "1000001", "None", "20/s", "0x1p4", "0X10", "1_0"} {
 		require.ErrorContains(t, rate.Check(v), "is not a number from 0.00001 to 1000000, nor none")
 		require.ErrorContains(t, plain.Check(v), "is not a number from 0.00001 to 1000000")
 	}
 	require.ErrorContains(t, rate.Check(""), "per-second is needed")
 	require.Error(t, plain.Check("none"))
+}
+
+func TestTexts(t *testing.T) {
+	notes := queue.Arg{Name: "notes", Clears: true, Max: 3}
+	for _, v := range []string{"", " ", "äöü"} {
+		require.NoError(t, notes.Check(v))
+	}
+	require.EqualError(t, notes.Check("four"), "the notes must have at most 3 characters, not 4 (--notes): shorten it")
+	label := queue.Arg{Name: "label", Positional: true, Required: true, Max: 3, Help: "what happened"}
+	for _, v := range []string{" ", "four"} {
+		require.EqualError(t, label.Check(v), "a label must have 1 to 3 characters (LABEL): what happened")
+	}
+}
+
+func TestActor(t *testing.T) {
+	require.NoError(t, queue.CheckActor(strings.Repeat("ä", 200)))
+	for _, name := range []string{"", " "} {
+		require.EqualError(t, queue.CheckActor(name), "nobody is named as the actor, and this process has no login name (actor): give --actor NAME or set QTOP_ACTOR")
+	}
+	require.EqualError(t, queue.CheckActor(strings.Repeat("x", 201)), "the actor has more than 200 characters (actor): shorten it in --actor or QTOP_ACTOR")
 }
