@@ -209,6 +209,10 @@ func TestHostID(t *testing.T) {
 	<-second.done
 	require.ErrorContains(t, second.err, "host id box is held by instance "+holder)
 	require.ErrorContains(t, second.err, "choose another host_id")
+	odd := w.run(workerhost.Options{ID: "web 1"})
+	<-odd.done
+	require.EqualError(t, odd.err, `host id "web 1" must match ^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,199}$ (host_id): choose an id of letters, digits and . _ : @ / -`)
+	require.Equal(t, queue.KindConfig, queue.KindOf(odd.err))
 	require.Equal(t, queue.KindFailed, queue.KindOf(second.err))
 	require.False(t, second.Status().Running)
 	require.NotEmpty(t, second.Status().Refused)

@@ -3,12 +3,14 @@ package workerhost
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -106,7 +108,7 @@ func (r *registration) announce(ctx context.Context) error {
 		r.sign = answer.Holder + " " + answer.LastSeen
 	}
 	if err != nil {
-		return err
+		return oddID(err)
 	}
 	refusal := answer.Reason
 	r.refused.Store(&refusal)
@@ -123,6 +125,16 @@ func (r *registration) announce(ctx context.Context) error {
 		return queue.NewError(queue.KindFailed, refusal, where, "")
 	}
 	return nil
+}
+
+// oddID makes a configuration error of the database's refusal of a host id with characters that a
+// new host may not have. Only the database knows whether an older release stored that id, which may stay.
+func oddID(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != "22023" || !strings.HasPrefix(pg.Message, "host id ") {
+		return err
+	}
+	return queue.NewError(queue.KindConfig, pg.Message, "host_id", pg.Hint).Because(err)
 }
 
 // heartbeatNow requests a heartbeat now.

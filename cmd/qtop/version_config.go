@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -81,6 +82,11 @@ func configCmd(a *app) *cobra.Command {
 				warnings = append(warnings, queue.Clean(secrecy.Mask(f.line())))
 			}
 			warnings = append(warnings, unreadableSecrets(a.settings)...)
+			if id := a.settings.HostID; !newHostID.MatchString(id) {
+				warnings = append(warnings, queue.Clean(config.Problem{
+					What:  fmt.Sprintf("host_id %q has characters that the id of a new host may not have: qtop worker ends unless an older release registered it", id),
+					Where: "host_id", Do: "choose an id of letters, digits and . _ : @ / -, which begins with a letter or digit"}.Error()))
+			}
 			for _, p := range a.settings.Warnings() {
 				warnings = append(warnings, queue.Clean(p.Error()))
 			}
@@ -96,6 +102,9 @@ func configCmd(a *app) *cobra.Command {
 	})
 	return cmd
 }
+
+// newHostID is the form of a host id that the database takes from a new host (fn_id_check).
+var newHostID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@/-]*$`)
 
 // wrong lists everything in the settings that a worker host refuses when it starts, or that refuses a
 // connection; nil: there is nothing.
