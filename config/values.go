@@ -118,15 +118,8 @@ func boolean(raw any) (any, *bad) {
 	case bool:
 		return v, nil
 	case string:
-		// on and off are common words for a switch; strconv.ParseBool accepts the others.
-		switch strings.ToLower(v) {
-		case "on", "yes":
-			return true, nil
-		case "off", "no":
-			return false, nil
-		}
-		if b, err := strconv.ParseBool(v); err == nil {
-			return b, nil
+		if on, ok := queue.Switch(v); ok {
+			return on, nil
 		}
 		return nil, &bad{"cannot be " + quote(v), "use true or false"}
 	}

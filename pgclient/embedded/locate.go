@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // MinMajor is the oldest PostgreSQL that qtop supports.
@@ -144,8 +146,16 @@ func because(out []byte) string {
 	return ""
 }
 
-// offline reports whether the user forbade the network.
-func offline() bool {
+// online returns an error if the user forbade the network, or if QTOP_OFFLINE does not say whether;
+// from is where the package would be fetched from, "" = not said.
+func online(from string) error {
 	v := os.Getenv("QTOP_OFFLINE")
-	return v != "" && v != "0" && !strings.EqualFold(v, "false")
+	off, ok := queue.Switch(v)
+	switch {
+	case v == "" || ok && !off:
+		return nil
+	case !ok:
+		return fmt.Errorf("QTOP_OFFLINE cannot be %q: use true or false", v)
+	}
+	return errors.New("QTOP_OFFLINE forbids fetching it" + from)
 }

@@ -212,6 +212,19 @@ func Duration(text string) (time.Duration, bool) {
 	return d, err == nil
 }
 
+// Switch parses a switch as an operator writes it: on and off, yes and no, and the words that Go knows,
+// such as true, false, 1 and 0.
+func Switch(text string) (on, ok bool) {
+	switch strings.ToLower(text) {
+	case "on", "yes":
+		return true, true
+	case "off", "no":
+		return false, true
+	}
+	on, err := strconv.ParseBool(text)
+	return on, err == nil
+}
+
 // Seconds parses a duration such as 30m, 90s, 2h30m, 1d or 1w into seconds; name is the argument
 // that errors mention.
 func Seconds(name, text string) (int64, error) {
