@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -68,15 +67,14 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 	if err != nil {
 		return err
 	}
-	notice := func(line string) { fmt.Fprintln(a.errs, "qtop: "+line) }
-	server, err := embedded.Start(ctx, embedded.Options{Dir: dir, Wipe: !o.keep, Notice: notice})
+	server, err := embedded.Start(ctx, embedded.Options{Dir: dir, Wipe: !o.keep, Notice: a.notice})
 	if err != nil {
 		return err
 	}
-	defer stopServer(server, a.errs)
+	defer a.stopServer(server)
 	dsn := func(user string) string { return server.DSN(user, demo.Database) }
 	if server.Joined() {
-		notice("joined the demo that is running already")
+		a.notice("joined the demo that is running already")
 		return a.demoJoined(ctx, o, dsn(user), dsn(demo.Viewer), server)
 	}
 	log, closeLog := a.logFile()
@@ -123,11 +121,14 @@ func (a *app) leaveUsersDatabase() {
 	}
 }
 
-func stopServer(s *embedded.Server, errs io.Writer) {
+// notice prints a line about the server of the demo, which may quote its log.
+func (a *app) notice(line string) { fmt.Fprintln(a.errs, "qtop: "+queue.Clean(line).String()) }
+
+func (a *app) stopServer(s interface{ Stop(context.Context) error }) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
-		fmt.Fprintln(errs, "qtop: "+err.Error())
+		a.printError(queue.Error{What: queue.Clean(err.Error())})
 	}
 }
 

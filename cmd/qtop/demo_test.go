@@ -26,6 +26,17 @@ type endingServer chan struct{}
 func (s endingServer) Done() <-chan struct{} { return s }
 func (endingServer) LogFile() string         { return "/demo/postgresql.log" }
 
+func (endingServer) Stop(context.Context) error { return errors.New("LOG: \x1b[2J\nbye") }
+
+// What the server of the demo says cannot control a terminal.
+func TestDemoCleansWhatItsServerSays(t *testing.T) {
+	var errs strings.Builder
+	a := &app{writer: writer{errs: &errs}}
+	a.notice("log: \x1b[2J")
+	a.stopServer(endingServer(nil))
+	require.Equal(t, "qtop: log: ␛[2J\nqtop: LOG: ␛[2J␊bye\n", errs.String())
+}
+
 // The settings of the user's own worker host have no effect on the host of the demo.
 func TestDemoIgnoresTheHostOfTheUser(t *testing.T) {
 	t.Setenv(demo.SecretEnv, "")

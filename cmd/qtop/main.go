@@ -99,7 +99,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	out, errs = asciiWriter{W: out, on: a.printsASCII}, secrecy.Writer{W: asciiWriter{W: errs, on: a.saysASCII}}
 	defer func() {
 		if p := recover(); p != nil {
-			fmt.Fprintf(errs, "qtop: panic: %v\n%s", p, debug.Stack())
+			fmt.Fprintf(errs, "qtop: panic: %s\n%s", queue.Clean(fmt.Sprint(p)), debug.Stack())
 			code = exitPanic
 		}
 	}()

@@ -243,6 +243,10 @@ func TestPanicIsMasked(t *testing.T) { //nolint:paralleltest // the secrets of t
 	require.Equal(t, exitPanic, code)
 	require.Contains(t, errs.String(), "panic: ****")
 	require.Empty(t, seen(errs.String()))
+	errs.Reset()
+	require.Equal(t, exitPanic, run(t.Context(), []string{"version", "--dsn", "host=" + t.TempDir()}, strings.NewReader(""), panics{"a\x1b]52;c;x\a\nb"}, &errs))
+	require.Contains(t, errs.String(), "panic: a␛]52;c;x␇␊b\n", "it cannot control a terminal")
+	require.NotContains(t, errs.String(), "\x1b")
 }
 
 type panics struct{ with string }
