@@ -132,16 +132,17 @@ const scheduleKind = "schedule"
 // attemptTimes returns preview lines that say after how long each attempt of a retry schedule is
 // made; nil if the schedule cannot be parsed.
 func attemptTimes(list string) []queue.PlanLine {
-	unit := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
+	unit := map[string]int64{"s": 1, "m": 60, "h": 3600, "d": 86400}
 	var at []string
-	var sum time.Duration
+	var seconds int64
 	for _, wait := range strings.Split(list, " ") {
-		n, err := strconv.Atoi(strings.TrimRight(wait, "smhd"))
-		if err != nil {
+		number := strings.TrimRight(wait, "smhd")
+		n, err := strconv.ParseInt(number, 10, 32) // of at most 100 waits in a schedule, their sum fits
+		if err != nil || unit[wait[len(number):]] == 0 {
 			return nil
 		}
-		sum += time.Duration(n) * unit[wait[len(wait)-1]]
-		at = append(at, sum.String())
+		seconds += n * unit[wait[len(number):]]
+		at = append(at, queue.Span(seconds))
 	}
 	if len(at) > 20 {
 		at = append(at[:20], "…", at[len(at)-1])
