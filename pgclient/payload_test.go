@@ -3,7 +3,14 @@
 package pgclient_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -204,4 +212,57 @@ func (w *world) generations(id string, n int) string {
 		id = get[string](w, "SELECT max(id)::text FROM public.dead_letters")
 	}
 	return id
+}
+
+// queue.CheckObject admits what PostgreSQL takes as jsonb, and refuses the rest, save \u0000.
+func TestObjectsAreWhatTheServerTakes(t *testing.T) {
+	w := newWorld(t)
+	for _, text := range []string{
+		`{}`, ` {"a": [1, -0.5e-3, "\u00e4", true, null]} `, `null`, `[]`, ``, `{"a": 01}`, `{"a":1}x`, "{\"a\": \"\x01\"}", "{\"a\": \"\xe4\"}", "{\"a\": \"\xed\xa0\xbd\"}",
+		`{"a": "\ud83d"}`, `{"a": "\uD83D\uDE00"}`, `{"a": "\ude00"}`, `{"a": "\ude00\ud83d"}`, `{"a": "\ud83d\n"}`, `{"a": "\ud83d\ud83d\ude00"}`, `{"a": "\ud83dx\ude00"}`,
+		`{"\ud83d": 1}`, `{"a": "\\ud83d"}`, `{"a": "\\\ud83d"}`, `{"a": "1e999999 \" 1e999999"}`, `{"1e999999": 1}`,
+		`{"a": 1e131071}`, `{"a": -9.9E+131071}`, `{"a": 1e131072}`, `{"a": 10e131071}`, `{"a": 0.1e131072}`, `{"a": 0.001e131074}`, `{"a": 0.1e131073}`, `{"a": [1e999999]}`,
+		`{"a": 0e999999}`, `{"a": 0e99999999999999999999}`, `{"a": 0e1073741824}`, `{"a": 1e-16383}`, `{"a": 1e-16384}`, `{"a": 0e-16384}`, `{"a": 1.0e-16382}`, `{"a": 1.0e-16383}`,
+		`{"a": 1e99999999999999999999}`, `{"a": 1e-99999999999999999999}`, `{"a": 1` + strings.Repeat("0", 131071) + `}`, `{"a": 1` + strings.Repeat("0", 131072) + `}`,
+		`{"a": 0.` + strings.Repeat("0", 16383) + `}`, `{"a": 0.` + strings.Repeat("0", 16384) + `}`,
+	} {
+		var object *bool
+		err := w.root.QueryRow(t.Context(), "SELECT jsonb_typeof($1::text::jsonb) = 'object'", text).Scan(&object)
+		err = cmp.Or(err, map[bool]error{false: errors.New("it is another value")}[object != nil && *object])
+		if mine := queue.CheckObject("--payload", text); err == nil {
+			require.NoError(t, mine, text)
+		} else {
+			require.ErrorContains(t, mine, "(--payload): ", "%s: %s", text, err)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"n": "\ud83d"}`:   `the payload has \ud83d alone, half of a character (--payload): write the character itself, or both halves, such as \ud83d\ude00`,
+		`{"n": 1e999999}`:   `the payload has a number that PostgreSQL cannot store, 1e999999 (--payload): write it as text, in quotes`,
+		"{\"n\": \"\xe4\"}": `the payload is not UTF-8 (--payload): convert it to UTF-8, or write other characters than ASCII as \u and four digits`,
+	} {
+		require.EqualError(t, queue.Arg{Name: "payload", Kind: queue.ArgObject}.Check(text), want)
+		_, _, err := enqueue.New(w.client("event_ingest_writer").Client).Put(t.Context(), enqueue.Job{Kind: "kg.reindex", Domain: "kg", Executor: "Agent", Payload: []byte(text)}, 0)
+		require.EqualError(t, err, want)
+	}
+	require.NoError(t, queue.CheckObject("--payload", `{"n": "\u0000"}`))
+}
+
+// A heartbeat of the command line may have the keys that are read somewhere, and no other.
+func TestHeartbeatKeys(t *testing.T) {
+	files, err := filepath.Glob("schema/code/*.sql")
+	require.NoError(t, err)
+	keys := map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		pattern := `last_beat_payload ->> '(\w+)'`
+		if filepath.Base(file) == "executors.sql" {
+			pattern = `payload ->> '(\w+)'`
+		}
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(text), -1) {
+			keys[m[1]] = true
+		}
+	}
+	_, list, _ := strings.Cut(queue.CheckHeartbeat("", `{"x": 1}`).Error(), "use ")
+	require.ElementsMatch(t, slices.Collect(maps.Keys(keys)), strings.Split(list, ", "))
 }

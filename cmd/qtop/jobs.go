@@ -74,25 +74,19 @@ func enqueueCmd(a *app) *cobra.Command {
 			if j.MaxAttempts < 0 || j.MaxAttempts > 1000 {
 				return usage(fmt.Sprintf("--max-attempts cannot be %d", j.MaxAttempts), "--max-attempts", "use 1 to 1000, or leave it out for the default")
 			}
-			if payload == "-" {
-				text, err := awaitInput(cmd.Context(), func() ([]byte, error) { return io.ReadAll(io.LimitReader(a.in, maxPayload+1)) })
-				if errors.Is(err, errInterrupted) {
-					return a.interrupted()
-				}
-				if err != nil {
-					return err
-				}
-				if len(text) > maxPayload {
-					return usage("the payload is larger than 16 MiB", "standard input", "store it elsewhere and enqueue a reference")
-				}
-				payload = string(text)
+			text, where, err := a.payloadOf(cmd.Context(), payload, maxPayload, "store it elsewhere and enqueue a reference")
+			if err == nil {
+				err = queue.CheckObject(where, text)
+			}
+			if err != nil {
+				return err
 			}
 			client, err := a.client(cmd.Context(), 0)
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			j.Payload, j.Priority, j.Actor = []byte(payload), &priority, client.Actor()
+			j.Payload, j.Priority, j.Actor = []byte(text), &priority, client.Actor()
 			a.unsure.Store("qtop does not know whether the job was enqueued: " +
 				queue.Choose(j.IdempotencyKey == "", "see qtop queues --kind "+j.Kind, "enqueue it again with the same --key, which makes no second job"))
 			id, existing, err := enqueue.New(client).Put(cmd.Context(), j, after)
@@ -125,6 +119,23 @@ func enqueueCmd(a *app) *cobra.Command {
 }
 
 const maxPayload = 16 << 20
+
+// payloadOf returns the text that --payload gives, and its place: - is standard input, of at most so many
+// bytes; do says what to do with more.
+func (a *app) payloadOf(ctx context.Context, given string, most int64, do string) (text, where string, err error) {
+	if given != "-" {
+		return given, "--payload", nil
+	}
+	const stdin = "standard input"
+	read, err := awaitInput(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(a.in, most+1)) })
+	switch {
+	case errors.Is(err, errInterrupted):
+		return "", stdin, a.interrupted()
+	case err == nil && int64(len(read)) > most:
+		err = usage("the payload is larger than "+queue.Choose(most == maxPayload, "16 MiB", fmt.Sprint(most, " bytes")), stdin, do)
+	}
+	return string(read), stdin, err
+}
 
 func showJob(ctx context.Context, a *app, c *pgclient.Client, id string, o revealOptions) error {
 	j, done, err := detailed(ctx, a, c, queue.Query{Kind: queue.ListJob, ID: id}, o, func(j *queue.JobDetail, payload queue.Text) {

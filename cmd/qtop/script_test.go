@@ -47,6 +47,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("EMPTY", empty.DSN(""))
 			env.Setenv("EMPTYNAME", empty.Name)
 			env.Setenv("QTOP_ACTOR", "anna")
+			env.Setenv("LATIN1", "Empf\xe4nger")
 			env.Setenv("HOME", env.WorkDir)
 			return nil
 		},

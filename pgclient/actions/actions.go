@@ -83,6 +83,11 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	if t, n := e.Targets, len(r.Targets); t.Name != "" && e.Danger != queue.DangerDatabase && (n == 0 && t.Instead == "" || n > 1 && !t.Many) {
 		return queue.Plan{}, queue.NewError(queue.KindUsage, fmt.Sprintf("%s needs one %s, not %d", e.Words, t.Name, n), "", "see qtop "+e.Words+" --help")
 	}
+	for _, target := range r.Targets {
+		if err := queue.CheckUTF8(cmp.Or(e.Targets.Name, "ID"), target); err != nil {
+			return queue.Plan{}, err
+		}
+	}
 	started := time.Now()
 	ctx, cancel := e.within(ctx)
 	defer cancel()

@@ -2,7 +2,6 @@ package enqueue
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -20,9 +19,15 @@ func (p *Producer) Put(ctx context.Context, j Job, after time.Duration) (id, exi
 	if !slices.Contains(queue.ExecutorKinds(), j.Executor) {
 		return "", "", pgerror.NotExecutorKind(j.Executor, "--executor")
 	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(j.Payload, &object); err != nil || object == nil {
-		return "", "", queue.NewError(queue.KindUsage, "the payload is not a JSON object", "--payload", `write it like {"id": 1}`).Because(err)
+	for _, f := range [...]struct{ name, text string }{
+		{"--kind", j.Kind}, {"--domain", j.Domain}, {"--key", j.IdempotencyKey}, {"--scope", j.Scope},
+	} {
+		if err := queue.CheckUTF8(f.name, f.text); err != nil {
+			return "", "", err
+		}
+	}
+	if err := queue.CheckObject("--payload", string(j.Payload)); err != nil {
+		return "", "", err
 	}
 	if n := j.Priority; n != nil && (*n < 0 || *n > 1000) { // also rejects numbers that do not fit an int4
 		return "", "", queue.NewError(queue.KindUsage, fmt.Sprintf("the priority cannot be %d", *n), "--priority", "use 0 to 1000")

@@ -4,7 +4,6 @@ package queue
 // the same value with the same words.
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -71,6 +70,12 @@ func (a Arg) Check(v string) error {
 		}
 		return nil
 	}
+	if a.Kind == ArgObject {
+		return CheckObject(a.where(), v)
+	}
+	if err := CheckUTF8(a.where(), v); err != nil {
+		return err
+	}
 	what, do := "", a.Hint()
 	switch a.Kind {
 	case ArgText:
@@ -108,11 +113,6 @@ func (a Arg) Check(v string) error {
 		if v != "true" && v != "false" {
 			what, do = "neither true nor false", ""
 		}
-	case ArgObject:
-		var object map[string]json.RawMessage
-		if json.Unmarshal([]byte(v), &object) != nil || object == nil {
-			return &Error{Kind: KindUsage, What: Clean("the payload is not a JSON object"), Where: Clean(a.where()), Do: Clean(`write it like {"region": "eu"}`)}
-		}
 	}
 	if what == "" {
 		return nil
@@ -145,7 +145,7 @@ func CheckReason(reason string) error {
 	case utf8.RuneCountInString(reason) > MostReason:
 		return NewError(KindUsage, fmt.Sprintf("the reason has more than %d characters", MostReason), "--reason", "shorten it")
 	}
-	return nil
+	return CheckUTF8("--reason", reason)
 }
 
 func (a Arg) bounds() string {
