@@ -223,7 +223,10 @@ func TestExecutorPlan(t *testing.T) {
 	unsaid := request("")
 	delete(unsaid.Args, "kind")
 	require.Equal(t, "external_worker", plan(t, admin, unsaid).Request.Args["kind"])
-	for arg, bad := range map[string][2]string{"stale-after": {"30s", "must not be below the cadence"}, "domains": {"iu,iu", "is named twice"}, "id": {"_x", "must match"}} {
+	for arg, bad := range map[string][2]string{
+		"stale-after": {"30s", "the stale threshold (30 s) must not be below the cadence (60 s) (--stale-after)"},
+		"domains":     {"iu,iu", "the domain 'iu' is named twice (--domains)"}, "id": {"_x", "must match"},
+	} {
 		r := request("Agent")
 		r.Args[arg] = bad[0]
 		_, err := admin.Plan(context.Background(), r)

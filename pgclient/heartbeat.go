@@ -23,5 +23,5 @@ func (c *Client) Heartbeat(ctx context.Context, id, payload string) (at, refused
 		At string `json:"last_beat_at"`
 	}
 	err = c.act.QueryRow(ctx, "SELECT public.fn_queue_heartbeat_write($1::text, $2::jsonb, $3::text)", id, payload, c.Actor()).Scan(&a)
-	return a.At, a.Reason, pgerror.InWords(pgerror.Translate(err))
+	return a.At, a.Reason, pgerror.InWords(pgerror.Translate(err), queue.Arg{Name: "payload"})
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -47,6 +48,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("EMPTY", empty.DSN(""))
 			env.Setenv("EMPTYNAME", empty.Name)
 			env.Setenv("QTOP_ACTOR", "anna")
+			env.Setenv("LONG", strings.Repeat("x", 1000))
 			env.Setenv("LATIN1", "Empf\xe4nger")
 			env.Setenv("HOME", env.WorkDir)
 			return nil

@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/qtop/qtop/pgclient/filtersql"
-	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/pgscan"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -153,7 +152,7 @@ func planSubscribe(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	var a jobSubscriptionAnswer
 	if err := c.act.QueryRow(ctx, setJobSubscription, append(args, true)...).Scan(&a); err != nil {
-		return pgerror.JobCheck(err)
+		return err
 	}
 	if a.Refused {
 		return refuse(p, a.Rule, a.Reason)

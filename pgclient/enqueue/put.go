@@ -40,5 +40,5 @@ func (p *Producer) Put(ctx context.Context, j Job, after time.Duration) (id, exi
 	if a.Created {
 		a.Status = ""
 	}
-	return a.ID, a.Status, pgerror.Translate(pgerror.JobCheck(err))
+	return a.ID, a.Status, pgerror.JobCheck(err)
 }

@@ -66,14 +66,14 @@ func (a Arg) Options() []string {
 func (a Arg) Check(v string) error {
 	if v == "" {
 		if a.Required {
-			return &Error{Kind: KindUsage, What: Clean(a.Name + " is needed"), Where: Clean(Choose(a.Positional, "", a.where())), Do: Clean(a.Hint())}
+			return &Error{Kind: KindUsage, What: Clean(a.Name + " is needed"), Where: Clean(Choose(a.Positional, "", a.Where())), Do: Clean(a.Hint())}
 		}
 		return nil
 	}
 	if a.Kind == ArgObject {
-		return CheckObject(a.where(), v)
+		return CheckObject(a.Where(), v)
 	}
-	if err := CheckUTF8(a.where(), v); err != nil {
+	if err := CheckUTF8(a.Where(), v); err != nil {
 		return err
 	}
 	what, do := "", a.Hint()
@@ -84,15 +84,15 @@ func (a Arg) Check(v string) error {
 		case a.Max == 0 || n <= int(a.Max) && (!a.Required || strings.TrimSpace(v) != ""):
 			return nil
 		case !a.Required:
-			return &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("the %s must have at most %.0f characters, not %d", a.Name, a.Max, n)), Where: Clean(a.where()), Do: Clean("shorten it")}
+			return &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("the %s must have at most %.0f characters, not %d", a.Name, a.Max, n)), Where: Clean(a.Where()), Do: Clean("shorten it")}
 		}
-		return &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("a %s must have 1 to %.0f characters", a.Name, a.Max)), Where: Clean(a.where()), Do: Clean(do)}
+		return &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("a %s must have 1 to %.0f characters", a.Name, a.Max)), Where: Clean(a.Where()), Do: Clean(do)}
 	case ArgWord:
 		if strings.ContainsAny(v, " \t,") {
 			what = "not one word, without spaces or commas"
 		}
 	case ArgDuration:
-		n, err := Seconds(a.where(), v)
+		n, err := Seconds(a.Where(), v)
 		if err != nil || a.Max == 0 || float64(n) <= a.Max {
 			return err
 		}
@@ -117,7 +117,7 @@ func (a Arg) Check(v string) error {
 	if what == "" {
 		return nil
 	}
-	return &Error{Kind: KindUsage, What: Clean(strconv.Quote(v) + " is " + what), Where: Clean(a.where()), Do: Clean(do)}
+	return &Error{Kind: KindUsage, What: Clean(strconv.Quote(v) + " is " + what), Where: Clean(a.Where()), Do: Clean(do)}
 }
 
 // MostReason is how many characters a reason, and the comment of an acknowledgement, may have.
@@ -152,8 +152,8 @@ func (a Arg) bounds() string {
 	return "from " + strconv.FormatFloat(a.Min, 'f', -1, 64) + " to " + strconv.FormatFloat(a.Max, 'f', -1, 64)
 }
 
-// where returns the name of the argument as it is on the command line.
-func (a Arg) where() string {
+// Where returns the name of the argument as it is on the command line.
+func (a Arg) Where() string {
 	if a.Positional {
 		return strings.ToUpper(a.Name)
 	}
@@ -196,7 +196,7 @@ func (a Arg) Missing(args map[string]string) error {
 	if a.With == "" || args[a.With] == "" || args[a.Name] != "" {
 		return nil
 	}
-	return &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("%s is missing: %s %s needs one", a.Name, a.With, args[a.With])), Where: Clean(a.where()), Do: Clean(a.Hint())}
+	return &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("%s is missing: %s %s needs one", a.Name, a.With, args[a.With])), Where: Clean(a.Where()), Do: Clean(a.Hint())}
 }
 
 // longest is the longest duration that an operator can enter, in days: ten years.

@@ -8,8 +8,10 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   v_value text := p_environment || ' ' || p_guard;
 BEGIN
-  IF v_value IS NULL OR NOT public.fn_cfg_readable('queue.environment'::text, v_value) THEN
-    RAISE EXCEPTION 'the name must have 1 to 40 letters, digits and . _ - and the guard must be guarded or open'
+  IF (p_guard IN ('guarded', 'open')) IS NOT TRUE THEN
+    RAISE EXCEPTION 'p_guard must be guarded or open' USING ERRCODE = '22023';
+  ELSIF v_value IS NULL OR NOT public.fn_cfg_readable('queue.environment'::text, v_value) THEN
+    RAISE EXCEPTION 'p_environment must have 1 to 40 letters, digits and . _ -, the first a letter or a digit'
       USING ERRCODE = '22023';
   END IF;
   RETURN v_value;

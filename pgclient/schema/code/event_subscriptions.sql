@@ -100,6 +100,7 @@ DECLARE
   v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
   v_filter jsonb := COALESCE(p_scope_filter, '{}');
+  v_bad text;
   v_row public.event_subscription;
   v_audit bigint;
 BEGIN
@@ -108,9 +109,12 @@ BEGIN
       USING ERRCODE = '22023';
   ELSIF p_event_domain !~ '^[a-z][a-z0-9_]{0,50}$' THEN
     RAISE EXCEPTION 'p_event_domain must match ^[a-z][a-z0-9_]{0,50}$ or be null' USING ERRCODE = '22023';
-  ELSIF EXISTS (SELECT FROM unnest(ARRAY[p_event_type, p_event_stream, p_scope_subject_table]) x
-      WHERE length(x) > 200 OR x IS NOT NULL AND public.fn_trimmed(x) IS NULL) THEN
-    RAISE EXCEPTION 'type, stream and subject table must have 1 to 200 characters or be null' USING ERRCODE = '22023';
+  END IF;
+  SELECT x.name INTO v_bad FROM unnest(ARRAY['p_event_type', 'p_event_stream', 'p_scope_subject_table'],
+    ARRAY[p_event_type, p_event_stream, p_scope_subject_table]) WITH ORDINALITY x (name, value, n)
+  WHERE length(x.value) > 200 OR x.value IS NOT NULL AND public.fn_trimmed(x.value) IS NULL ORDER BY x.n LIMIT 1;
+  IF v_bad IS NOT NULL THEN
+    RAISE EXCEPTION '% must have 1 to 200 characters or be null', v_bad USING ERRCODE = '22023';
   ELSIF jsonb_typeof(v_filter) <> 'object' OR length(v_filter::text) > 1000 THEN
     RAISE EXCEPTION 'p_scope_filter must be a JSON object of at most 1000 characters' USING ERRCODE = '22023';
   END IF;

@@ -75,31 +75,31 @@ BEGIN
       USING ERRCODE = '22023';
   END IF;
   IF p_kind IS NULL OR p_kind NOT IN (:executor_kinds) THEN
-    RAISE EXCEPTION 'executor kind % is not allowed: use %', COALESCE(quote_literal(left(p_kind, 60)), 'NULL'),
+    RAISE EXCEPTION 'p_kind % is not allowed: use %', COALESCE(quote_literal(left(p_kind, 60)), 'NULL'),
       public.fn_words(ARRAY[:executor_kinds], 'or') USING ERRCODE = '22023';
   END IF;
   IF (p_expected_cadence_seconds BETWEEN 1 AND 604800) IS NOT TRUE THEN
     RAISE EXCEPTION 'p_expected_cadence_seconds must be 1 to 604800 (one week)' USING ERRCODE = '22023';
   END IF;
   IF v_threshold > 999999999 THEN
-    RAISE EXCEPTION 'the stale threshold must be at most 999999999 s; from 1000000 s on the executor is not watched'
+    RAISE EXCEPTION 'p_stale_threshold_seconds must be at most 999999999; from 1000000 on the executor is not watched'
       USING ERRCODE = '22023';
   END IF;
   IF v_threshold < 1 OR v_threshold < p_expected_cadence_seconds THEN
-    RAISE EXCEPTION 'the stale threshold (% s) must not be below the cadence (% s)', v_threshold,
+    RAISE EXCEPTION 'p_stale_threshold_seconds (% s) must not be below p_expected_cadence_seconds (% s)', v_threshold,
       p_expected_cadence_seconds
       USING ERRCODE = '22023';
   END IF;
   FOREACH v_domain IN ARRAY COALESCE(p_domain_scope, '{}') LOOP
     IF v_domain IS NULL OR v_domain !~ '^[a-z][a-z0-9_]{0,50}$' THEN
-      RAISE EXCEPTION 'domain % must match ^[a-z][a-z0-9_]{0,50}$', COALESCE(quote_literal(left(v_domain, 60)), 'NULL')
-        USING ERRCODE = '22023';
+      RAISE EXCEPTION 'p_domain_scope % must match ^[a-z][a-z0-9_]{0,50}$',
+        COALESCE(quote_literal(left(v_domain, 60)), 'NULL') USING ERRCODE = '22023';
     END IF;
   END LOOP;
   -- An empty list means any domain: the job subscriptions determine what it may claim (DP4 §3.1, DP6).
   SELECT d INTO v_domain FROM unnest(p_domain_scope) d GROUP BY d HAVING count(*) > 1 ORDER BY d LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION 'domain % is named twice', quote_literal(v_domain) USING ERRCODE = '22023';
+    RAISE EXCEPTION 'p_domain_scope % is named twice', quote_literal(v_domain) USING ERRCODE = '22023';
   END IF;
 
   IF COALESCE(p_owner_role, '') = '' THEN
