@@ -127,13 +127,23 @@ func TestNoPasswordWasGiven(t *testing.T) {
 	}
 }
 
-// A parameter of another program in the connection string, as in a DATABASE_URL that it shares, is a
-// mistake of the configuration; the server says the same of a missing object of a statement.
+// A parameter that the server refuses when a session begins, such as that of another program in a
+// DATABASE_URL that it shares, is a mistake of the configuration; the code means something else in a
+// statement.
 func TestUnknownParameterOfTheConnection(t *testing.T) {
 	t.Parallel()
-	pg := &pgconn.PgError{Code: "42704", Message: `unrecognized configuration parameter "schema"`}
-	err := pgerror.Translate(errors.Join(&pgconn.ConnectError{Config: &pgconn.Config{}}, pg))
-	require.Equal(t, queue.KindConfig, queue.KindOf(err))
-	require.ErrorContains(t, err, `unrecognized configuration parameter "schema" (SQLSTATE 42704): take it out of the connection string`)
-	require.Equal(t, queue.KindFailed, queue.KindOf(pgerror.Translate(pg)))
+	for code, want := range map[string]struct {
+		message, do string
+		alone       queue.Kind
+	}{
+		"42704": {`unrecognized configuration parameter "schema"`, "take it out of them: other programs", queue.KindFailed},
+		"22023": {`invalid value for parameter "work_mem": "lots"`, "correct it there, or take it out", queue.KindUsage},
+		"42601": {"-c work_mem requires a value", "correct it there, or take it out", queue.KindFailed},
+	} {
+		pg := &pgconn.PgError{Code: code, Message: want.message}
+		err := pgerror.Translate(errors.Join(&pgconn.ConnectError{Config: &pgconn.Config{}}, pg))
+		require.Equal(t, queue.KindConfig, queue.KindOf(err))
+		require.ErrorContains(t, err, want.message+" (connection string, DATABASE_URL, PGOPTIONS or service file): "+want.do)
+		require.Equal(t, want.alone, queue.KindOf(pgerror.Translate(pg)))
+	}
 }

@@ -30,6 +30,12 @@ func Connect(err error) error {
 			return queue.NewError(queue.KindConfig, Mask(fmt.Sprintf("a file of the connection string cannot be read: %s: %s", file.Path, queue.Said(file.Err))), "dsn",
 				"check the path, and that the user who runs qtop may read the file and open its folders").Because(err)
 		}
+		if at := wholeNumber.FindStringSubmatch(withoutDSN(parse.Error())); at != nil {
+			if at[1] == "connect_timeout" {
+				return queue.NewError(queue.KindConfig, "connect_timeout is not a whole number of seconds", "dsn or PGCONNECT_TIMEOUT", "write 5, without a unit").Because(err)
+			}
+			return queue.NewError(queue.KindConfig, at[1]+" is not a whole number", "dsn", "write 512, or leave it out").Because(err)
+		}
 		return queue.NewError(queue.KindConfig, "the connection string cannot be read: "+Mask(withoutValues(withoutDSN(parse.Error()))), "dsn",
 			"correct it in QTOP_DSN, DATABASE_URL, --dsn, the profile, or the PG* variables").Because(err)
 	}
@@ -62,6 +68,8 @@ func withoutValues(msg string) string {
 }
 
 var (
+	// wholeNumber matches what the driver says of a parameter that must be a whole number.
+	wholeNumber = regexp.MustCompile(`^(?:invalid|cannot parse) (connect_timeout|statement_cache_capacity|description_cache_capacity) \(`)
 	// repeated matches the place in a parser's message where a value follows without quotes.
 	repeated   = regexp.MustCompile(`(?:value|service|file): ()`)
 	plainValue = regexp.MustCompile(`^[\w./-]*\)?$`)
@@ -91,9 +99,17 @@ func Translate(err error) error {
 			return queue.NewError(queue.KindUnavailable, Mask(pg.Message), "SQLSTATE "+pg.Code,
 				"no password was given: write it into ~/.pgpass (HOST:PORT:DATABASE:USER:PASSWORD, mode 0600) or into PGPASSWORD").Because(err)
 		}
-		if pg.Code == "42704" && errors.As(err, &connect) { // a parameter that is neither the driver's nor the server's
-			return queue.NewError(queue.KindConfig, Mask(pg.Message), "SQLSTATE "+pg.Code,
-				"take it out of the connection string, DATABASE_URL, PGOPTIONS or the service file: other programs may know it, the driver and the server do not").Because(err)
+		if errors.As(err, &connect) {
+			do := ""
+			switch pg.Code {
+			case "42704": // a parameter that is neither the driver's nor the server's
+				do = "take it out of them: other programs may know it, the driver and the server do not"
+			case "22023", "42601", "42602", "55P02": // its value, its form or its name; one that no session may set
+				do = "correct it there, or take it out"
+			}
+			if do != "" {
+				return queue.NewError(queue.KindConfig, Mask(pg.Message), "connection string, DATABASE_URL, PGOPTIONS or service file", do).Because(err)
+			}
 		}
 		return serverError(pg, err)
 	}

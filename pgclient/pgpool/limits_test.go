@@ -19,6 +19,8 @@ func TestConnectTimeoutOfEachServer(t *testing.T) {
 		"host=a connect_timeout=2":                      2 * time.Second,
 		"host=a connect_timeout=0":                      5 * time.Second,
 		"host=a connect_timeout=30":                     5 * time.Second,
+		"host=a connect_timeout=9999999999":             5 * time.Second, // more than time.Duration holds
+		"postgres://a,b/app?connect_timeout=9999999999": 5 * time.Second / 3,
 		"postgres://a,b/app":                            5 * time.Second / 3,
 		"postgres://a,b,c/app":                          5 * time.Second / 4,
 		"postgres://a:1,a:2/app?sslmode=disable":        5 * time.Second / 3,

@@ -148,8 +148,10 @@ func ToWrite(cc *pgx.ConnConfig) {
 
 // LimitConnect limits how long each server of a configuration may take until a session with it is
 // open: to connect_timeout, if the operator has set it, but at most to limit. Without connect_timeout,
-// several servers share the time that the caller waits, so that a caller reaches the last server too.
+// several servers share the time that the caller waits, so that a caller reaches the last server too. A
+// timeout below 0 is one that the driver's type cannot hold: the longest, which is none.
 func LimitConnect(cc *pgx.ConnConfig, limit, wait time.Duration) {
+	cc.ConnectTimeout = max(cc.ConnectTimeout, 0)
 	if cc.ConnectTimeout == 0 && Several(cc) {
 		servers := map[string]bool{net.JoinHostPort(cc.Host, strconv.Itoa(int(cc.Port))): true}
 		for _, f := range cc.Fallbacks {

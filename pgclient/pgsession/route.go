@@ -364,7 +364,7 @@ func (r *Route) Connect(ctx context.Context, cc *pgx.ConnConfig) (*pgx.Conn, err
 
 func (r *Route) connect(ctx context.Context, cc *pgx.ConnConfig) (*pgx.Conn, error) {
 	cc = cc.Copy()
-	if cc.ConnectTimeout == 0 {
+	if cc.ConnectTimeout <= 0 {
 		LimitConnect(cc, connectWithin, connectWithin)
 	}
 	r.Prepare(cc)

@@ -99,6 +99,7 @@ func plainKeys() []string {
 		"sslrootcert", "sslcrl", "sslsni", "sslnegotiation", "sslcertmode", "application_name", "fallback_application_name",
 		"connect_timeout", "options", "target_session_attrs", "keepalives", "client_encoding", "gssencmode", "krbsrvname",
 		"channel_binding", "require_auth", "timezone", "search_path", "statement_timeout", "lock_timeout", "min_protocol_version", "max_protocol_version", "database",
+		"statement_cache_capacity", "description_cache_capacity", "default_query_exec_mode",
 	}
 }
 
