@@ -42,7 +42,7 @@ var chapters = []struct{ title, sql string }{
 					CASE WHEN a.attidentity <> '' THEN 'identity' WHEN a.attgenerated <> '' THEN 'generated' ELSE replace(COALESCE(pg_get_expr(d.adbin, d.adrelid), ''), '|', '\|') END,
 					replace(COALESCE(col_description(c.oid, a.attnum), ''), '|', '\|')), E'\n' ORDER BY a.attnum)
 				FROM pg_attribute a LEFT JOIN pg_attrdef d ON (d.adrelid, d.adnum) = (a.attrelid, a.attnum) WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
-			|| COALESCE(E'\n\n' || (SELECT string_agg('- ' || regexp_replace(pg_get_indexdef(i.indexrelid), '^CREATE (UNIQUE )?INDEX (\w+) ON (ONLY )?public\.\w+ USING (btree )?', '\2: \1'), E'\n' ORDER BY i.indisprimary DESC, i.indexrelid::regclass::text)
+			|| COALESCE(E'\n\n' || (SELECT string_agg('- ' || regexp_replace(regexp_replace(pg_get_indexdef(i.indexrelid), '\s+', ' ', 'g'), '^CREATE (UNIQUE )?INDEX (\w+) ON (ONLY )?public\.\w+ USING (btree )?', '\2: \1'), E'\n' ORDER BY i.indisprimary DESC, i.indexrelid::regclass::text)
 				FROM pg_index i WHERE i.indrelid = c.oid), '')
 			|| COALESCE(E'\n' || (SELECT string_agg(format('- %s: %s', o.conname, replace(regexp_replace(pg_get_constraintdef(o.oid), '\s+', ' ', 'g'), '::text', '')), E'\n' ORDER BY o.conname)
 				FROM pg_constraint o WHERE o.conrelid = c.oid AND o.contype IN ('c', 'f')), '') || E'\n'

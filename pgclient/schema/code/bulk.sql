@@ -472,10 +472,13 @@ BEGIN
       g.slow_start_rate / count(*) OVER (PARTITION BY g.endpoint))::numeric / v_op.rate_per_second AS pace
     FROM lane l LEFT JOIN public.v_webhook_gate g ON g.subscription_id = l.sub
     WHERE l.sub IS NOT NULL AND COALESCE(g.gate <> 'suspended', true)
-      AND (g.gate = 'half_open' IS NOT TRUE OR NOT EXISTS (SELECT FROM public.webhook_delivery_jobs j
-          WHERE j.status = 'Pending' AND j.controlled IN (true, false) AND j.subscription_id = l.sub
-            AND NOT EXISTS (SELECT FROM public.queue_bulk_operation o
-              WHERE o.operation_id = j.operation_id AND o.state = 'paused'))
+      AND (g.gate = 'half_open' IS NOT TRUE OR NOT EXISTS (
+          -- one look-up for each value of controlled: with IN, all waiting jobs might be read
+          SELECT FROM unnest('{true,false}'::boolean[]) c CROSS JOIN LATERAL (
+            SELECT FROM public.webhook_delivery_jobs j
+            WHERE j.status = 'Pending' AND j.controlled = c AND j.subscription_id = l.sub
+              AND NOT EXISTS (SELECT FROM public.queue_bulk_operation o
+                WHERE o.operation_id = j.operation_id AND o.state = 'paused') LIMIT 1) j)
         AND NOT EXISTS (SELECT FROM public.webhook_endpoint_suspensions x
           WHERE x.subscription_id = l.sub AND x.probe_until > now())
         AND NOT EXISTS (SELECT FROM public.webhook_delivery_sagas s WHERE s.status IN ('Pending', 'PendingRetry')

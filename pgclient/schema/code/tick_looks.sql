@@ -82,7 +82,8 @@ BEGIN
       SELECT FROM public.webhook_delivery_sagas s
       CROSS JOIN LATERAL (SELECT FROM public.v_webhook_gate g
         WHERE g.subscription_id = s.subscription_id AND g.gate = 'open' OFFSET 0) g
-      WHERE s.id > v_through AND s.status = 'Pending' AND s.next_attempt_at <= clock_timestamp()
+      WHERE s.id > v_through AND s.next_attempt_at <= clock_timestamp()
+        AND s.status::text = 'Pending' -- ::text: idx_saga_due, with all that wait, does not fit
         AND s.id <> ALL (v_except) AND s.requeued_from_dead_letter_id IS NULL) THEN
       RETURN '{"settled": 0, "completed": 0, "retried": 0, "dead_lettered": 0, "jobs_created": 0}'::jsonb;
     END IF;

@@ -66,10 +66,12 @@ BEGIN
   END IF;
   WITH RECURSIVE waiting (op) AS (
     (SELECT j.operation_id FROM public.webhook_delivery_jobs j
-      WHERE j.status = 'Pending' AND j.operation_id IS NOT NULL ORDER BY j.operation_id LIMIT 1)
+      WHERE CASE j.status WHEN 'Pending' THEN true ELSE false END -- as idx_job_operation has it: migration 055
+        AND j.operation_id IS NOT NULL ORDER BY j.operation_id LIMIT 1)
     UNION ALL
     SELECT (SELECT j.operation_id FROM public.webhook_delivery_jobs j
-      WHERE j.status = 'Pending' AND j.operation_id > w.op ORDER BY j.operation_id LIMIT 1)
+      WHERE CASE j.status WHEN 'Pending' THEN true ELSE false END AND j.operation_id > w.op
+      ORDER BY j.operation_id LIMIT 1)
     FROM waiting w WHERE w.op IS NOT NULL
   ), bucket AS MATERIALIZED (
     SELECT b.operation_id, floor(public.fn_webhook_tokens(b.tokens, b.refilled_at,
@@ -126,7 +128,7 @@ BEGIN
         -- OFFSET 0: evaluated once per subscription and remembered
         FROM public.v_webhook_gate g WHERE g.subscription_id = j.subscription_id OFFSET 0) g
       WHERE j.status = 'Pending' AND NOT j.controlled AND g.ok AND COALESCE(cardinality(p_skip_subscriptions), 0) = 0
-        AND j.id > COALESCE(p_after, 0)
+        AND j.id > COALESCE(p_after, 0) AND j.id + 0 > 0 -- as idx_job_free has it: migration 055
       ORDER BY j.id LIMIT p_limit) f
     GROUP BY f.subscription_id
   ), oldest AS MATERIALIZED (
@@ -159,7 +161,7 @@ BEGIN
     -- one lookup per id: a join might read all waiting jobs
     SELECT p.id, p.subscription_id FROM (SELECT m.id FROM candidates m ORDER BY m.id) n CROSS JOIN LATERAL (
       SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
-      WHERE j.id = n.id AND j.status = 'Pending' AND NOT j.controlled FOR UPDATE OF j SKIP LOCKED) p
+      WHERE j.id = n.id AND j.id + 0 > 0 AND j.status = 'Pending' AND NOT j.controlled FOR UPDATE OF j SKIP LOCKED) p
     LIMIT p_limit
   ), limited AS MATERIALIZED (
     SELECT p.id, p.subscription_id FROM jsonb_each_text(v_quotas) AS q (sub, quota) CROSS JOIN LATERAL (
@@ -178,14 +180,17 @@ BEGIN
             SELECT j.id, j.subscription_id, (v_quotas -> j.subscription_id::text)::int AS quota,
               row_number() OVER (PARTITION BY j.subscription_id ORDER BY j.id) AS n
             FROM public.webhook_delivery_jobs j
-            WHERE j.status = 'Pending' AND j.operation_id = q.op AND v_quotas ? j.subscription_id::text) v
+            WHERE CASE j.status WHEN 'Pending' THEN true ELSE false END AND j.operation_id = q.op
+              AND v_quotas ? j.subscription_id::text) v
           LEFT JOIN LATERAL (SELECT x.endpoint::text FROM public.subscriptions x
             WHERE v_slow <> '{}' AND x.id = v.subscription_id) u ON true
           WHERE v.n <= v.quota) w
         WHERE w.e <= COALESCE(w.slow, w.e) ORDER BY w.id LIMIT q.tokens) m
       ORDER BY m.id) o CROSS JOIN LATERAL (
-      SELECT j.id, j.subscription_id FROM public.webhook_delivery_jobs j
-      WHERE j.id = o.id AND j.status = 'Pending' FOR UPDATE OF j SKIP LOCKED) p
+      -- by id alone, for OFFSET 0: see job_claim.sql. A job that another claim has just taken is locked, and left out
+      SELECT x.id, x.subscription_id, x.status FROM public.webhook_delivery_jobs x
+      WHERE x.id = o.id OFFSET 0 FOR UPDATE SKIP LOCKED) p
+    WHERE p.status = 'Pending'
   ), paced AS (
     -- the jobs of both lists together stay within the quota of their subscription and the slow start of their endpoint
     SELECT b.id, b.subscription_id FROM (

@@ -409,10 +409,12 @@ BEGIN
       -- not hold back those to the others. A paused operation gets no more.
       WITH RECURSIVE waiting (op) AS (
         (SELECT j.operation_id FROM public.webhook_delivery_jobs j
-          WHERE j.status = 'Pending' AND j.operation_id IS NOT NULL ORDER BY j.operation_id LIMIT 1)
+          WHERE CASE j.status WHEN 'Pending' THEN true ELSE false END -- as idx_job_operation has it: migration 055
+            AND j.operation_id IS NOT NULL ORDER BY j.operation_id LIMIT 1)
         UNION ALL
         SELECT (SELECT j.operation_id FROM public.webhook_delivery_jobs j
-          WHERE j.status = 'Pending' AND j.operation_id > w.op ORDER BY j.operation_id LIMIT 1)
+          WHERE CASE j.status WHEN 'Pending' THEN true ELSE false END AND j.operation_id > w.op
+          ORDER BY j.operation_id LIMIT 1)
         FROM waiting w WHERE w.op IS NOT NULL
       )
       SELECT array_agg(o.operation_id ORDER BY o.operation_id), array_agg(CASE WHEN o.state = 'paused' THEN 0
@@ -434,7 +436,8 @@ BEGIN
         SELECT j.sub, array_agg(o.op) AS operations, array_agg(j.n) AS jobs
         FROM unnest(v_operations) AS o (op) CROSS JOIN LATERAL (
           SELECT x.subscription_id AS sub, count(*) AS n FROM public.webhook_delivery_jobs x
-          WHERE x.status = 'Pending' AND x.operation_id = o.op GROUP BY x.subscription_id) j
+          WHERE CASE x.status WHEN 'Pending' THEN true ELSE false END AND x.operation_id = o.op
+          GROUP BY x.subscription_id) j
         GROUP BY j.sub
       ), due AS MATERIALIZED (
         SELECT w.sub, g.gate, g.gate = 'half_open' OR g.rate_limit_per_second IS NOT NULL
@@ -443,9 +446,11 @@ BEGIN
         FROM waiting w JOIN public.v_webhook_gate g ON g.subscription_id = w.sub
         WHERE (v_subs IS NULL OR w.sub = ANY (v_subs))
           AND (g.gate = 'open' OR (g.gate = 'half_open' AND NOT EXISTS (
-            SELECT 1 FROM public.webhook_delivery_jobs j WHERE j.status = 'Pending'
-              AND j.controlled IN (true, false) AND j.subscription_id = w.sub
-              AND (j.operation_id = ANY (v_paused)) IS NOT TRUE)))
+            -- one look-up for each value of controlled: with IN, all waiting jobs might be read
+            SELECT FROM unnest('{true,false}'::boolean[]) c CROSS JOIN LATERAL (
+              SELECT FROM public.webhook_delivery_jobs j
+              WHERE j.status = 'Pending' AND j.controlled = c AND j.subscription_id = w.sub
+                AND (j.operation_id = ANY (v_paused)) IS NOT TRUE LIMIT 1) j)))
           AND (SELECT s.next_attempt_at FROM public.webhook_delivery_sagas s
             WHERE s.status IN ('Pending', 'PendingRetry') AND s.subscription_id = w.sub
             ORDER BY s.next_attempt_at LIMIT 1) <= v_now
@@ -565,7 +570,8 @@ BEGIN
     SELECT s.id, g.controlled FROM public.webhook_delivery_sagas s
     CROSS JOIN LATERAL (SELECT g.rate_limit_per_second IS NOT NULL OR g.slow_start_rate IS NOT NULL AS controlled
       FROM public.v_webhook_gate g WHERE g.subscription_id = s.subscription_id AND g.gate = 'open' OFFSET 0) g
-    WHERE s.id > v_through AND s.status = 'Pending' AND s.next_attempt_at <= clock_timestamp()
+    WHERE s.id > v_through AND s.next_attempt_at <= clock_timestamp()
+      AND s.status::text = 'Pending' -- ::text: idx_saga_due, with all that wait, does not fit
       AND s.id <> ALL (v_except)
       AND s.requeued_from_dead_letter_id IS NULL -- full runs make the jobs of operations, at their rate
     ORDER BY s.id LIMIT p_limit FOR UPDATE OF s SKIP LOCKED) p;

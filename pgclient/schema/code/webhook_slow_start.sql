@@ -213,8 +213,10 @@ BEGIN
   LOOP
     -- a slow start also ends when no subscription has its endpoint any more, because the URL was changed
     SELECT COALESCE(sum(p.n), 0) INTO v_left FROM public.subscriptions s CROSS JOIN LATERAL (
-      SELECT count(*) AS n FROM (SELECT FROM public.webhook_delivery_jobs j WHERE j.status = 'Pending'
-        AND j.controlled IN (true, false) AND j.subscription_id = s.id LIMIT 10001) x) p
+      -- one look-up for each value of controlled: with IN, all waiting jobs might be read
+      SELECT count(*) AS n FROM unnest('{true,false}'::boolean[]) c CROSS JOIN LATERAL (
+        SELECT FROM public.webhook_delivery_jobs j
+        WHERE j.status = 'Pending' AND j.controlled = c AND j.subscription_id = s.id LIMIT 10001) x) p
     WHERE s.endpoint = v_start.endpoint;
     IF v_left <= v_start.rate THEN
       DELETE FROM public.webhook_slow_start WHERE endpoint = v_start.endpoint;

@@ -191,8 +191,9 @@ BEGIN
       p_do => 'qtop flag set webhook.slow_start.enabled false --reason R'::text);
     SELECT left(string_agg(format('operation %s is paused', o.operation_id), ', ' ORDER BY o.operation_id), 400)
     INTO v_who FROM public.queue_bulk_operation o WHERE o.state = ANY ('{planned,running,paused}'::text[])
-      AND o.state = 'paused' AND EXISTS (SELECT FROM public.webhook_delivery_jobs j WHERE j.status = 'Pending'
-        AND j.operation_id = o.operation_id AND j.subscription_id = ANY (v_subs));
+      AND o.state = 'paused' AND EXISTS (SELECT FROM public.webhook_delivery_jobs j
+        WHERE CASE j.status WHEN 'Pending' THEN true ELSE false END -- as idx_job_operation has it: migration 055
+          AND j.operation_id = o.operation_id AND j.subscription_id = ANY (v_subs));
     v_links := v_links || public.fn_why_link(
       p_link => 'operation'::text, p_state => CASE WHEN v_who IS NULL THEN 'clear' ELSE 'slows' END,
       p_text => COALESCE(v_who, 'no paused operation'), p_detail => NULL::text, p_keys => '6 P'::text,

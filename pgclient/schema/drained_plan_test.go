@@ -1,0 +1,180 @@
+// Statements read few rows although the planner's statistics say that nothing waits.
+
+package schema_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// drainedCase is a statement, with what has to be written before it in its transaction.
+type drainedCase struct{ what, before, sql string }
+
+// frozen switches autovacuum off for all tables: the statistics stay those of the last ANALYZE.
+const frozen = `DO $$ DECLARE r record; BEGIN FOR r IN SELECT c.oid::regclass AS t FROM pg_class c
+	WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' LOOP
+	EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', r.t); END LOOP; END $$`
+
+// drained runs each statement as long as nothing waits, calls fill, and requires that each statement
+// then reads fewer than 3,000 rows of a table, and hardly more pages than with fresh statistics: in a
+// new session, and in one whose plans were made before. Each transaction is rolled back.
+func drained(t *testing.T, c *core, fill func(), cases []drainedCase) {
+	t.Helper()
+	c.exec(frozen)
+	c.exec("VACUUM ANALYZE")
+	early, late := c.db.Conn(t, ""), c.db.Conn(t, "")
+	for _, conn := range []*pgx.Conn{early, late} {
+		_, err := conn.Exec(t.Context(), "SET statement_timeout = 0; SET plan_cache_mode = "+map[bool]string{true: "force_generic_plan", false: "auto"}[conn == early])
+		require.NoError(t, err)
+	}
+	for _, k := range cases {
+		read(t, early, k)
+	}
+	fill()
+	type cost struct {
+		rows  map[string]int64
+		pages int
+	}
+	stale := map[string]cost{}
+	for _, k := range cases {
+		for name, conn := range map[string]*pgx.Conn{"new session": late, "old plans": early} {
+			rows, pages := read(t, conn, k)
+			stale[name+": "+k.what] = cost{rows, pages}
+		}
+	}
+	c.exec("ANALYZE")
+	for _, k := range cases {
+		_, fresh := read(t, late, k)
+		for _, name := range []string{"new session", "old plans"} {
+			what := name + ": " + k.what
+			t.Logf("%s: %d pages, with fresh statistics %d, rows %v", what, stale[what].pages, fresh, stale[what].rows)
+			for table, rows := range stale[what].rows {
+				if rows >= 3000 {
+					t.Errorf("%s read %d rows of %s", what, rows, table)
+				}
+			}
+			if stale[what].pages >= fresh+fresh/3+40 {
+				t.Errorf("%s read %d pages, with fresh statistics %d", what, stale[what].pages, fresh)
+			}
+		}
+	}
+}
+
+// read runs the statement of a case twice, since the first run also reads the catalogue, and returns
+// the rows and pages that the second one read.
+func read(t *testing.T, conn *pgx.Conn, k drainedCase) (rows map[string]int64, pages int) {
+	t.Helper()
+	ctx := context.Background()
+	tx, err := conn.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(ctx) }()
+	counted := func() (n map[string]int64) {
+		n = map[string]int64{}
+		got, err := tx.Query(ctx, "SELECT relname::text, COALESCE(seq_tup_read, 0) + COALESCE(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables")
+		require.NoError(t, err)
+		var table string
+		var tuples int64
+		_, err = pgx.ForEachRow(got, []any{&table, &tuples}, func() error { n[table] = tuples; return nil })
+		require.NoError(t, err)
+		return n
+	}
+	_, err = tx.Exec(ctx, "SET LOCAL session_replication_role = replica; "+k.before+"; SET LOCAL session_replication_role = origin; SET LOCAL ROLE queue_owner; SAVEPOINT again")
+	require.NoError(t, err, k.what)
+	var before map[string]int64
+	for range 2 {
+		_, err = tx.Exec(ctx, "ROLLBACK TO again")
+		require.NoError(t, err)
+		before = counted()
+		var raw []byte
+		require.NoError(t, tx.QueryRow(ctx, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+k.sql).Scan(&raw), k.what)
+		var plan []struct {
+			Plan struct {
+				Hit  int `json:"Shared Hit Blocks"`
+				Read int `json:"Shared Read Blocks"`
+			}
+		}
+		require.NoError(t, json.Unmarshal(raw, &plan))
+		pages = plan[0].Plan.Hit + plan[0].Plan.Read
+	}
+	rows = counted()
+	for table := range rows {
+		rows[table] -= before[table]
+		if rows[table] < 500 {
+			delete(rows, table)
+		}
+	}
+	return rows, pages
+}
+
+// idList writes numbers as PostgreSQL reads them in an array.
+func idList(n []int64) string { return strings.Trim(strings.ReplaceAll(fmt.Sprint(n), " ", ","), "[]") }
+
+// Waiting deliveries: 200 to 40 subscriptions, behind them 10,000 to another one, behind those 200 to
+// two more.
+func TestPlansOfDrainedWebhooks(t *testing.T) { plansOfWebhooks(t, 20000) }
+
+// As before, but when the plans were made nothing was there at all.
+func TestPlansOfEmptyWebhooks(t *testing.T) { plansOfWebhooks(t, 0) }
+
+func plansOfWebhooks(t *testing.T, history int) {
+	h := newHooks(t)
+	h.emit("nobody", 1)
+	h.history(history)
+	many := make([]int64, 0, 40)
+	for range 40 {
+		many = append(many, h.subscribe("many"))
+	}
+	busy, first, second := h.subscribe("busy"), h.subscribe("order"), h.subscribe("order")
+	blocked := h.subscribe("blocked")
+	h.exec("UPDATE public.subscriptions SET callback_url = 'http://h' || id || '.test/hook'")
+	suspended := func(sub int64) string {
+		return fmt.Sprintf(`INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by, note)
+			VALUES (%d, 'circuit', now() - interval '1 second', 'test', 'x')`, sub)
+	}
+	operation := fmt.Sprintf(`INSERT INTO public.queue_bulk_operation (operation_id, kind, filter, created_by, reason, state, state_by, rate_per_second, brake_percent, canary,
+			canary_passed, frozen_count) OVERRIDING SYSTEM VALUE VALUES (1, 'requeue_webhook', 'x', 'ann', 'x', 'running', 'ann', 1000, 0, 0, true, 1);
+		INSERT INTO public.webhook_operation_bucket (operation_id, tokens) VALUES (1, 1000)`)
+	drained(t, &core{t: t, db: h.db, root: h.root}, func() {
+		h.emit("many", 5)
+		h.step()
+		h.emit("busy", 10000)
+		h.route()
+		h.call("public.fn_saga_orchestrator_run(100000)")
+		h.call("public.fn_endpoint_suspend($1, 'ann', 'down')", blocked)
+		h.exec("INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id) SELECT id, $1 FROM public.events LIMIT 20000", blocked)
+		h.emit("order", 100)
+		h.step()
+		require.EqualValues(t, 10400, one[int64](h, "SELECT count(*) FROM public.webhook_delivery_jobs WHERE status = 'Pending'"))
+	}, []drainedCase{
+		{"claim", "", "SELECT public.fn_webhook_job_claim('w', 200)"},
+		{"claim around a subscription", "", fmt.Sprintf("SELECT public.fn_webhook_job_claim('w', 50, '{%d}', 8)", busy)},
+		{"claim of an operation", operation + fmt.Sprintf("; UPDATE public.webhook_delivery_jobs SET controlled = true, operation_id = 1 WHERE subscription_id = %d AND status = 'Pending'", first),
+			fmt.Sprintf("SELECT public.fn_webhook_job_claim('w', 100, '{%d}')", busy)},
+		{"make beside an operation", operation + fmt.Sprintf("; UPDATE public.webhook_delivery_jobs SET controlled = true, operation_id = 1 WHERE subscription_id = %d AND status = 'Pending'; INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id) SELECT 1, %[1]d", first),
+			"SELECT public.fn_saga_orchestrator_part('make', 1000, NULL, '{}', 0)"},
+		{"lanes", fmt.Sprintf("UPDATE public.subscriptions SET rate_limit_per_second = 5 WHERE id = %d", first),
+			"SELECT public.fn_saga_orchestrator_part('lanes', 1000, NULL, '{}', 0)"},
+		{"make behind a circuit", suspended(first) + fmt.Sprintf(`; UPDATE public.webhook_delivery_jobs SET controlled = true WHERE subscription_id = %d AND status = 'Pending';
+			INSERT INTO public.webhook_delivery_sagas (event_id, subscription_id) SELECT 1, %[1]d`, first),
+			"SELECT public.fn_saga_orchestrator_part('make', 1000, NULL, '{}', 0)"},
+		{"slow start", fmt.Sprintf(`INSERT INTO public.webhook_slow_start (endpoint, began_at, why, rate, step_at, refilled_at)
+			SELECT endpoint, now(), 'x', 1, now() - interval '1 minute', now() FROM public.subscriptions WHERE id = ANY ('{%s}')`, idList(append(many, second))),
+			"SELECT public.fn_webhook_slow_start_step(NULL, '{}')"},
+		{"next items of an operation", suspended(second) + "; " + operation + fmt.Sprintf(`; INSERT INTO public.queue_bulk_operation_item (operation_id, item_no, target, subscription_id)
+			SELECT 1, i, i::text, %d FROM generate_series(1, 10) i`, second), "SELECT public.fn_queue_bulk_next(1, 10, '{}')"},
+		{"settle", fmt.Sprintf(`UPDATE public.webhook_delivery_jobs SET status = 'Completed', lease_token = gen_random_uuid(), worker_id = 'w', lease_until = now(), started_at = now(),
+			finished_at = now(), response_status = 200 WHERE subscription_id = ANY ('{%s}') AND status = 'Pending'`, idList(many)), "SELECT public.fn_saga_orchestrator_part('settle', 1000, NULL, '{}', 0)"},
+		{"backlog", "", "SELECT * FROM public.v_webhook_backlog"},
+		{"lease cleaner", "", "SELECT public.fn_lease_reset_cleaner_run()"},
+		{"quick run", fmt.Sprintf(`UPDATE public.queue_tick_worker SET last_result = jsonb_build_object('settled_from', '0', 'made_through', (SELECT COALESCE(max(id), 50) - 50 FROM public.webhook_delivery_sagas)::text)
+			WHERE worker_name = 'saga_orchestrator'`), "SELECT public.fn_saga_orchestrator_quick(100)"},
+		{"look", fmt.Sprintf(`UPDATE public.queue_tick_worker SET last_result = jsonb_build_object('settled_from', (SELECT COALESCE(max(id), 0) FROM public.webhook_delivery_jobs)::text, 'made_through', (SELECT COALESCE(max(id), 50) - 50 FROM public.webhook_delivery_sagas)::text)
+			WHERE worker_name = 'saga_orchestrator'`), "SELECT public.fn_queue_tick_look('saga_orchestrator')"},
+	})
+}
