@@ -203,6 +203,16 @@ func TestWebhookJobsOfEndedSagas(t *testing.T) {
 	err := h.asOwner(`INSERT INTO public.webhook_delivery_jobs (saga_id, attempt_no)
 		SELECT id, 9 FROM public.webhook_delivery_sagas WHERE status = 'InProgress'`)
 	refused(t, "23505", err, "a second active job")
+
+	h.finish("", h.claim(1)...)
+	ending, err := h.work.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = ending.Rollback(context.Background()) }()
+	_, err = ending.Exec(t.Context(), "SELECT public.fn_saga_orchestrator_run()")
+	require.NoError(t, err)
+	err = h.asOwner(`SET LOCAL lock_timeout = '50ms'; INSERT INTO public.webhook_delivery_jobs (saga_id, attempt_no)
+		SELECT id, 9 FROM public.webhook_delivery_sagas WHERE status = 'InProgress'`)
+	refused(t, "55P03", err, "it waits for the end of a saga that is ending")
 }
 
 func TestWebhookSettledJobsNeverChange(t *testing.T) {

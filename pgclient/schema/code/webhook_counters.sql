@@ -72,7 +72,7 @@ BEGIN
     -- FOR SHARE: if a saga is ending in another transaction, this insert waits for that end, or that end waits for this
     -- insert. So no job is added to an ended saga.
     PERFORM 1 FROM (SELECT s.status FROM public.webhook_delivery_sagas s WHERE s.id = ANY (v_sagas)
-      ORDER BY s.id FOR SHARE) x
+      ORDER BY s.id OFFSET 0 FOR SHARE) x -- OFFSET 0: else only sagas that have ended would be locked
       WHERE x.status IN ('Completed', 'DeadLettered');
     IF FOUND OR EXISTS (SELECT 1 FROM new_rows n WHERE n.subscription_id IS DISTINCT FROM
         (SELECT s.subscription_id FROM public.webhook_delivery_sagas s WHERE s.id = n.saga_id)) THEN
