@@ -178,3 +178,71 @@ func plansOfWebhooks(t *testing.T, history int) {
 			WHERE worker_name = 'saga_orchestrator'`), "SELECT public.fn_queue_tick_look('saga_orchestrator')"},
 	})
 }
+
+// Open dead letters: 10 of one code between 10,000 of another one. Staged notifications, items and first attempts of bulk operations: 10,000 each.
+func TestPlansOfDrainedLists(t *testing.T) { plansOfLists(t, 10000) }
+
+// As before, but when the plans were made nothing was there at all.
+func TestPlansOfEmptyLists(t *testing.T) { plansOfLists(t, 0) }
+
+func plansOfLists(t *testing.T, history int) {
+	h := newHooks(t)
+	c := &core{t: t, db: h.db, root: h.root}
+	j := &jobs{core: c}
+	sub := h.subscribe("order")
+	deadLetters := func(code, state string, from, to int) {
+		closed := map[string]string{"open": "NULL, NULL, NULL", "abandoned": "now(), 'ann', 'abandoned'"}[state]
+		c.exec(fmt.Sprintf(`INSERT INTO public.job_dead_letter (dead_letter_id, job_id, job_kind, event_domain, executor, attempts, failure_code, payload, first_failed_at, last_failed_at, triage_status,
+				resolved_at, resolved_by, resolution)
+			SELECT md5(i::text)::uuid, gen_random_uuid(), 'k', 'iu', 'external_worker', 1, '%s', '{}', now(), now() + i * interval '1 second', '%s', %s FROM generate_series(%d, %d) i`, code, state, closed, from, to))
+		c.exec(fmt.Sprintf(`INSERT INTO public.iu_route_dead_letter (dead_letter_id, event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name, last_failed_at,
+				resolved_at, resolved_by, resolution)
+			SELECT md5(i::text)::uuid, gen_random_uuid(), '{"event_type": "made"}', i, '%s', 'x', 'iu', 'w', now() + i * interval '1 second', %s FROM generate_series(%d, %d) i`, code, closed, from, to))
+	}
+	staged := func(processed string, from, to int) {
+		j.unguarded(fmt.Sprintf(`INSERT INTO public.iu_notification_pending (id, unit_id, canonical_address, actor_ref, ref_id, created_at, processed_at)
+			SELECT md5(i::text)::uuid, gen_random_uuid(), 'a', 'user:ann', gen_random_uuid(), now(), %s FROM generate_series(%d, %d) i`, processed, from, to))
+	}
+	items := func(operation int, outcome string, from, to int) {
+		j.unguarded(fmt.Sprintf(`INSERT INTO public.queue_bulk_operation_item (operation_id, item_no, target, subscription_id, outcome, new_id, at)
+			SELECT %d, i, (CASE WHEN %[1]d = 3 THEN 'job:' ELSE 'event:' END) || md5(i::text)::uuid, 0, %s, i, now() FROM generate_series(%d, %d) i`, operation, outcome, from, to))
+	}
+	for i, state := range []string{"completed", "paused", "running", "running"} {
+		j.unguarded(fmt.Sprintf(`INSERT INTO public.queue_bulk_operation (operation_id, kind, filter, created_by, reason, state, state_by, rate_per_second, brake_percent, canary,
+			canary_passed, frozen_count) OVERRIDING SYSTEM VALUE VALUES (%d, '%s', 'x', 'ann', 'x', '%s', 'ann', 1000, 0, 0, true, 1)`, i+1, map[bool]string{true: "resolve", false: "requeue_webhook"}[i == 1 || i == 2], state))
+	}
+	deadLetters("OLD", "abandoned", 1, history)
+	staged("now()", 1, history)
+	items(1, "'skipped'", 1, history)
+	quarantined := func(step, target string) string {
+		return fmt.Sprintf("INSERT INTO public.queue_quarantine (step, target, code, error, next_try_at) VALUES ('%s', '%s', 'XX000', 'x', now())", step, target)
+	}
+	drained(t, c, func() {
+		deadLetters("MANY", "open", 20001, 25000)
+		deadLetters("FEW", "open", 25001, 25010)
+		deadLetters("MANY", "open", 25011, 30000)
+		deadLetters("OLD", "abandoned", 10001, 20000)
+		c.exec("SELECT public.fn_queue_counter_compact()")
+		staged("NULL", 10001, 20000)
+		items(2, "NULL", 10001, 20000)
+		items(3, "'done'", 19901, 20000)
+		j.unguarded(fmt.Sprintf(`INSERT INTO public.events (event_type, payload) SELECT 'order', '{}' FROM generate_series(1, 10000);
+			INSERT INTO public.webhook_delivery_sagas (id, event_id, subscription_id, status, next_attempt_at) OVERRIDING SYSTEM VALUE
+			SELECT 10000 + row_number() OVER (), id, %d, 'Completed', NULL FROM public.events;
+			INSERT INTO public.webhook_delivery_jobs (saga_id, subscription_id, status, attempt_no, worker_id, lease_token, lease_until, started_at, finished_at, response_status, settled_at)
+			SELECT id, subscription_id, 'Completed', 1, 'w', gen_random_uuid(), now(), now(), now(), 200, now() FROM public.webhook_delivery_sagas`, sub))
+		items(4, "'done'", 19901, 20000)
+		require.Equal(t, "event FEW 10, event MANY 9990, job FEW 10, job MANY 9990", get[string](c, "SELECT string_agg(concat_ws(' ', source, code, open), ', ' ORDER BY source, code) FROM public.fn_dead_letter_top(10, 10, '{}')"))
+	}, []drainedCase{
+		{"groups of dead letters", "", "SELECT * FROM public.fn_dead_letter_top(10, 10, '{}')"},
+		{"open dead letters of jobs", "", "SELECT * FROM public.fn_job_dead_letters_open()"},
+		{"staged notifications one by one", "", "SELECT public.fn_step_notify(100, ARRAY(SELECT md5(i::text)::uuid::text FROM generate_series(19991, 20000) i), NULL)"},
+		{"staged notification given up", quarantined("notify", "00000000-0000-0000-0000-000000000000") + "; UPDATE public.queue_quarantine SET target = md5('20000')::uuid::text",
+			"SELECT public.fn_iu_notification_bury(q) FROM public.queue_quarantine q"},
+		{"items one by one", "", "SELECT public.fn_step_bulk_item(100, ARRAY(SELECT '2/' || i FROM generate_series(19991, 20000) i), '{}')"},
+		{"items of a batch", "", "SELECT public.fn_queue_bulk_carry(o, ARRAY(SELECT i FROM generate_series(19901, 20000) i), now()) FROM public.queue_bulk_operation o WHERE operation_id = 2"},
+		{"item given up", quarantined("bulk_item", "2/20000"), "SELECT public.fn_queue_bulk_bury(q) FROM public.queue_quarantine q"},
+		{"dead letters that others closed", "", "SELECT public.fn_queue_bulk_others(o, 1, 20000) FROM public.queue_bulk_operation o WHERE operation_id = 3"},
+		{"first attempts", "", "SELECT public.fn_queue_bulk_watch(o) FROM public.queue_bulk_operation o WHERE operation_id = 4"},
+	})
+}

@@ -590,7 +590,9 @@ GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_sent TO :"queue_viewer", :"dot_ex
 -- If a flag has been switched off, they keep no outcome and are carried out after it is on again. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_carry(p_operation public.queue_bulk_operation, p_items bigint[],
   p_at timestamptz) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+-- a plan for this operation would expect one item, if it is younger than the statistics, and read all for the list
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_targets text[];
 BEGIN
@@ -612,7 +614,7 @@ COMMENT ON FUNCTION public.fn_queue_bulk_carry IS 'Carries out items of a bulk o
 -- fn_queue_bulk_count(operation, items) → {done, skipped, failed}: adds the outcomes of these items to the counts of
 -- their operation. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_count(p_operation_id bigint, p_items bigint[]) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   n record;
 BEGIN
@@ -645,7 +647,8 @@ BEGIN
     SELECT i.operation_id, array_agg(i.item_no ORDER BY i.item_no) AS items
     FROM unnest(p_only) t JOIN public.queue_bulk_operation_item i
       ON i.operation_id = split_part(t, '/', 1)::bigint AND i.item_no = split_part(t, '/', 2)::bigint
-    WHERE i.outcome IS NULL GROUP BY i.operation_id ORDER BY i.operation_id
+    WHERE num_nonnulls(i.outcome) = 0 -- not IS NULL: ix_queue_bulk_waiting, with all that wait, does not fit
+    GROUP BY i.operation_id ORDER BY i.operation_id
   LOOP
     SELECT * INTO v_op FROM public.queue_bulk_operation o WHERE o.operation_id = v_part.operation_id FOR UPDATE;
     CONTINUE WHEN v_op.state <> 'running'; -- the step selects the item again once the operation runs
@@ -690,7 +693,8 @@ BEGIN
     RETURN '{}'::jsonb;
   END IF;
   UPDATE public.queue_bulk_operation_item i SET outcome = 'failed', why = left(p_row.error, 500), at = clock_timestamp()
-  WHERE i.operation_id = v_operation AND i.item_no = v_item AND i.outcome IS NULL;
+  WHERE i.operation_id = v_operation AND i.item_no = v_item
+    AND num_nonnulls(i.outcome) = 0; -- not IS NULL: ix_queue_bulk_waiting, with all that wait, does not fit
   RETURN public.fn_queue_bulk_count(v_operation, ARRAY[v_item]);
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_bury IS
@@ -912,7 +916,9 @@ COMMENT ON FUNCTION public.fn_step_bulk_watch_targets IS
 -- the end of the transaction. Internal.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_others(p_operation public.queue_bulk_operation, p_from bigint,
   p_to bigint) RETURNS bigint[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off
+-- of an operation that is younger than the statistics one item is expected: a nested loop would read all for each
+SET enable_nestloop = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   v_webhooks bigint[];
   v_jobs uuid[];

@@ -112,9 +112,11 @@ BEGIN
   INSERT INTO public.iu_notification_event (event_type, event_stream, unit_id, canonical_address, ref_id, actor_ref,
     source)
   SELECT 'new_piece_created', 'update', p.unit_id, p.canonical_address, p.ref_id, p.actor_ref, 'worker'
-  FROM public.iu_notification_pending p WHERE p.id = ANY (v_ids) AND p.processed_at IS NULL ON CONFLICT DO NOTHING;
+  FROM public.iu_notification_pending p
+  WHERE p.id = ANY (v_ids) AND num_nonnulls(p.processed_at) = 0 -- not IS NULL: the indexes of all staged do not fit
+  ON CONFLICT DO NOTHING;
   UPDATE public.iu_notification_pending p SET processed_at = now()
-  WHERE p.id = ANY (v_ids) AND p.processed_at IS NULL AND p.failed_at IS NULL;
+  WHERE p.id = ANY (v_ids) AND num_nonnulls(p.processed_at, p.failed_at) = 0;
   RAISE EXCEPTION 'rolled back' USING ERRCODE = 'QN001';
 EXCEPTION WHEN SQLSTATE 'QN001' THEN
   RETURN '{}'::jsonb;
@@ -130,7 +132,7 @@ DECLARE
   v_n bigint;
 BEGIN
   UPDATE public.iu_notification_pending p SET failed_at = now(), failure = p_row.code || ' ' || left(p_row.error, 500)
-  WHERE p.id = p_row.target::uuid AND p.processed_at IS NULL AND p.failed_at IS NULL;
+  WHERE p.id = p_row.target::uuid AND num_nonnulls(p.processed_at, p.failed_at) = 0; -- as in fn_step_notify
   GET DIAGNOSTICS v_n = ROW_COUNT;
   RETURN jsonb_build_object('failed', v_n);
 END
