@@ -42,6 +42,7 @@ func TestEndedLeasesAreNotRead(t *testing.T) {
 		"SELECT public.fn_snapshot_job_subscriptions()", "SELECT public.fn_snapshot_job_leases()", "SELECT public.fn_snapshot_job_table()",
 		"SELECT * FROM public.fn_queue_due_work('{}', '{}', '{}', 0, NULL)", "SELECT public.fn_snapshot_lanes(ARRAY(SELECT b FROM public.v_job_backlog b), ARRAY(SELECT w FROM public.v_queue_watch w), '{}')",
 		"SELECT public.fn_step_job_reap(1000, NULL, '{}')", "SELECT public.fn_step_job_reap_targets(1000, '{}')", "SELECT * FROM public.fn_job_claim('w')",
+		"SELECT public.fn_job_leased(s.subscription_id, 0) FROM public.job_subscription s",
 	}
 	read := func() (pages []int) {
 		t.Helper()

@@ -184,8 +184,9 @@ BEGIN
   ELSIF c.xids IS NULL THEN
     RETURN COALESCE((SELECT sum(l.live) FROM public.fn_job_leases() l WHERE l.subscription_id = p_subscription_id), 0);
   END IF;
-  RETURN v_since + COALESCE((SELECT sum(l.live) FROM public.job_lease l
-    WHERE l.xid = ANY (c.xids) AND l.subscription_id = p_subscription_id), 0);
+  -- by xid alone, for OFFSET 0: the index of subscriptions also has the leases that ended
+  RETURN v_since + COALESCE((SELECT sum(l.live) FROM (SELECT x.live, x.subscription_id FROM public.job_lease x
+    WHERE x.xid = ANY (c.xids) OFFSET 0) l WHERE l.subscription_id = p_subscription_id), 0);
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_job_leased IS
