@@ -5,14 +5,13 @@ package pgclient_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
@@ -242,20 +241,24 @@ func TestJobWakeSignals(t *testing.T) {
 	_, err = conn.Exec(t.Context(), "LISTEN queue_wake_work")
 	require.NoError(t, err)
 	began := time.Now()
-	enqueued := func(key string) {
+	enqueued := func(key string) error {
 		_, _, err := p.Enqueue(t.Context(), enqueue.Job{Kind: "a", Domain: "work", Executor: "DOT", IdempotencyKey: key})
-		assert.NoError(t, err)
+		return err
 	}
-	enqueued("first")
-	var producers sync.WaitGroup
-	for n := range 8 {
-		producers.Go(func() { // with keys, so that each job has a statement of its own
+	require.NoError(t, enqueued("first"))
+	failed := make(chan error, 8)
+	for n := range cap(failed) {
+		go func() { // with keys, so that each job has a separate statement
+			var err error
 			for i := range 25 {
-				enqueued(fmt.Sprint(n, "-", i))
+				err = errors.Join(err, enqueued(fmt.Sprint(n, "-", i)))
 			}
-		})
+			failed <- err
+		}()
 	}
-	producers.Wait()
+	for range cap(failed) {
+		require.NoError(t, <-failed)
+	}
 	took := time.Since(began)
 	_, err = conn.Exec(t.Context(), "LISTEN last_word")
 	require.NoError(t, err)

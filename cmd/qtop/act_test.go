@@ -179,7 +179,7 @@ func TestAnEmptySelectionIsRefused(t *testing.T) {
 }
 
 // Every verb refuses an own flag or an argument that is given and empty, before it connects. Flags in
-// which an empty value has a meaning of its own are left to the verb. Whole numbers are decimal.
+// which an empty value has a separate meaning are left to the verb. Whole numbers are decimal.
 func TestValuesOfVerbs(t *testing.T) {
 	const job = "job enqueue --kind k --domain d --executor Agent"
 	leave := func(flag string) string {

@@ -86,7 +86,7 @@ func checkEmpty(cmd *cobra.Command) error {
 }
 
 // mayBeEmpty is the annotation of a flag that checkEmpty leaves to the verb: an empty value has a
-// meaning of its own, or the verb says what is needed instead.
+// separate meaning, or the verb says what is needed instead.
 const mayBeEmpty = "qtop_empty"
 
 func leaveEmpty(f *pflag.FlagSet, names ...string) {

@@ -51,7 +51,7 @@ func TestWakeSignalOfOwedJobs(t *testing.T) {
 }
 
 // A steady stream of signals whose commits take long occupies the server's lock of NOTIFY for half of
-// the time, whether a signal has a statement of its own or comes with the jobs.
+// the time, whether a signal has a separate statement or comes with the jobs.
 func TestSlowSignalsLeaveTime(t *testing.T) {
 	const commit = 15 * time.Millisecond
 	var signals atomic.Int64

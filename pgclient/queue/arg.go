@@ -70,14 +70,13 @@ func (a Arg) Check(v string) error {
 		}
 		return nil
 	}
-	if a.Kind == ArgObject {
-		return CheckObject(a.Where(), v)
-	}
-	if err := CheckUTF8(a.Where(), v); err != nil {
+	if err := CheckUTF8(a.Where(), v); err != nil && a.Kind != ArgObject { // CheckObject has other advice
 		return err
 	}
 	what, do := "", a.Hint()
 	switch a.Kind {
+	case ArgObject:
+		return CheckObject(a.Where(), v)
 	case ArgText:
 		n := utf8.RuneCountInString(v)
 		switch {

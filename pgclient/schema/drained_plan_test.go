@@ -137,9 +137,9 @@ func plansOfWebhooks(t *testing.T, history int) {
 		return fmt.Sprintf(`INSERT INTO public.webhook_endpoint_suspensions (subscription_id, reason, until, by, note)
 			VALUES (%d, 'circuit', now() - interval '1 second', 'test', 'x')`, sub)
 	}
-	operation := fmt.Sprintf(`INSERT INTO public.queue_bulk_operation (operation_id, kind, filter, created_by, reason, state, state_by, rate_per_second, brake_percent, canary,
+	operation := `INSERT INTO public.queue_bulk_operation (operation_id, kind, filter, created_by, reason, state, state_by, rate_per_second, brake_percent, canary,
 			canary_passed, frozen_count) OVERRIDING SYSTEM VALUE VALUES (1, 'requeue_webhook', 'x', 'ann', 'x', 'running', 'ann', 1000, 0, 0, true, 1);
-		INSERT INTO public.webhook_operation_bucket (operation_id, tokens) VALUES (1, 1000)`)
+		INSERT INTO public.webhook_operation_bucket (operation_id, tokens) VALUES (1, 1000)`
 	drained(t, &core{t: t, db: h.db, root: h.root}, func() {
 		h.emit("many", 5)
 		h.step()
@@ -172,10 +172,10 @@ func plansOfWebhooks(t *testing.T, history int) {
 			finished_at = now(), response_status = 200 WHERE subscription_id = ANY ('{%s}') AND status = 'Pending'`, idList(many)), "SELECT public.fn_saga_orchestrator_part('settle', 1000, NULL, '{}', 0)"},
 		{"backlog", "", "SELECT * FROM public.v_webhook_backlog"},
 		{"lease cleaner", "", "SELECT public.fn_lease_reset_cleaner_run()"},
-		{"quick run", fmt.Sprintf(`UPDATE public.queue_tick_worker SET last_result = jsonb_build_object('settled_from', '0', 'made_through', (SELECT COALESCE(max(id), 50) - 50 FROM public.webhook_delivery_sagas)::text)
-			WHERE worker_name = 'saga_orchestrator'`), "SELECT public.fn_saga_orchestrator_quick(100)"},
-		{"look", fmt.Sprintf(`UPDATE public.queue_tick_worker SET last_result = jsonb_build_object('settled_from', (SELECT COALESCE(max(id), 0) FROM public.webhook_delivery_jobs)::text, 'made_through', (SELECT COALESCE(max(id), 50) - 50 FROM public.webhook_delivery_sagas)::text)
-			WHERE worker_name = 'saga_orchestrator'`), "SELECT public.fn_queue_tick_look('saga_orchestrator')"},
+		{"quick run", `UPDATE public.queue_tick_worker SET last_result = jsonb_build_object('settled_from', '0', 'made_through', (SELECT COALESCE(max(id), 50) - 50 FROM public.webhook_delivery_sagas)::text)
+			WHERE worker_name = 'saga_orchestrator'`, "SELECT public.fn_saga_orchestrator_quick(100)"},
+		{"look", `UPDATE public.queue_tick_worker SET last_result = jsonb_build_object('settled_from', (SELECT COALESCE(max(id), 0) FROM public.webhook_delivery_jobs)::text, 'made_through', (SELECT COALESCE(max(id), 50) - 50 FROM public.webhook_delivery_sagas)::text)
+			WHERE worker_name = 'saga_orchestrator'`, "SELECT public.fn_queue_tick_look('saga_orchestrator')"},
 	})
 }
 
