@@ -86,6 +86,32 @@ func TestURLOutcomes(t *testing.T) {
 	}
 }
 
+// A receiver that repeats the URL in its answer does not put the tokens of it into the stored text.
+func TestURLHidesItsTokens(t *testing.T) {
+	t.Parallel()
+	address := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, "no route "+r.RequestURI+" ("+r.URL.Path+") for "+r.URL.Query().Get("code"))
+	})
+	for path, want := range map[string]string{
+		"/api/job?code=aB3dE1":                         "no route /api/job?code=••• (/api/job) for •••",
+		"/hooks/T0123ABCD/x%2Fy7z9?a=1&code=a%20b7-cc": "no route /hooks/•••/•••?a=1&code=••• (/hooks/•••/•••) for •••",
+		"/orders/orderCreated.v2?code=plain":           "no route /orders/orderCreated.v2?code=plain (/orders/orderCreated.v2) for plain",
+		"/a1b2/created?t0ken123":                       "no route /a1b2/created?••• (/a1b2/created) for ",
+	} {
+		_, text, _ := handler.Outcome(endpoint(t, address+path).Handle(t.Context(), job()))
+		require.Equal(t, "answered 404 Not Found: "+want, text, path)
+	}
+	for n := range 12 { // where the text is cut, no beginning of a token is left
+		long := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, strings.Repeat("x", 4080+n)+"aB3dE1gH2jK3")
+		})
+		_, text, _ := handler.Outcome(endpoint(t, long+"/?code=aB3dE1gH2jK3").Handle(t.Context(), job()))
+		require.NotContains(t, text, "aB3dE1")
+	}
+}
+
 func TestURLGetsTheJob(t *testing.T) {
 	t.Parallel()
 	j := job()

@@ -39,7 +39,7 @@ type Result struct {
 	// nothing was sent, and the receiver is not at fault. nil = nothing.
 	Shortage error
 	Detail   string // one sanitised line for logs; never a secret, never the URL
-	Excerpt  string // start of the response body, at most 4 KiB, valid UTF-8, no control characters
+	Excerpt  string // start of the response body, at most 4 KiB, valid UTF-8, no control characters, no token of the URL
 	// RetryAfter is the time at which a 429 or 503 response asked for the next attempt; zero if
 	// the response has no Retry-After or an unusable one, by the clock of Request.ClockAhead. It is
 	// at most 366 days ahead; the caller may use a lower bound.

@@ -178,5 +178,6 @@ func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
 	defer func() { _ = resp.Body.Close() }() // an error does not matter: the outcome is decided already
 	defer time.AfterFunc(s.body, cancel).Stop()
 	res.judge(resp, &s.reader, time.Now().Add(r.ClockAhead))
+	res.Excerpt = hideOwn(res.Excerpt, r.URL)
 	return res
 }
