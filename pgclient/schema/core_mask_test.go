@@ -240,14 +240,14 @@ func TestMaskAccounts(t *testing.T) {
 	}
 	for n, number := range []string{
 		"4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "DE89370400440532013000", "4111111111111111", "4111-1111-1111-1111", "4222222222222", "4000000000000000006", "5555555555554444", "2223003122003222",
-		"378282246310005", "3782 822463 10005", "6011111111111117", "30569309025904", "3530111333300000", "6304000000000000",
+		"378282246310005", "3782 822463 10005", "6011111111111117", "30569309025904", "39000000000005", "30950000000000", "3530111333300000", "2200000000000004", "2204000000000000", "6304000000000000",
 		"de89370400440532013000", "GB29 NWBK 6016 1331 9268 19", "GB29NWBK60161331926819",
 		"FR1420041010050500013M02606", "FR14 2004 1010 0505 0001 3M02 606", "NO9386011117947", "NO93 8601 1117 947", "MT84MALT011000012345MTLCAST001S",
 		"NL91 ABNA0417164300", "NL91 ABNA 0417 1643 00", "IT60 X 05428 11101 000000123456", "de89 3704 0044 0532013000", "FR14-20041-01005-0500013M026-06",
 		"4111.1111.1111.1111", "4111_1111_1111_1111", "4111/1111/1111/1111", "3782.822463.10005", "DE89.3704.0044.0532.0130.00", "GB29/NWBK/6016/1331/9268/19",
 		"4111–1111–1111–1111", "4111 - 1111 - 1111 - 1111", "4111  1111  1111  1111", "4111+1111+1111+1111", "4111&nbsp;1111&nbsp;1111&nbsp;1111", "4111&#160;1111&#xA0;1111&#32;1111", "4111%C2%A01111%c2%a01111%C2%A01111",
 		`4111\t1111\t1111\t1111`, `4111\n1111\n1111\n1111`, `4111\u20281111\u20111111\u22121111`, "٤١١١ ١١١١ ١١١١ ١١١١", "४१११११११११११११११", "&#52;111111111111111",
-		"DE89–3704–0044–0532–0130–00", "DE89+3704+0044+0532+0130+00", "AT61 1904 3002 3457 3201",
+		"DE89–3704–0044–0532–0130–00", "DE89+3704+0044+0532+0130+00", "IBANDE89370400440532013000", "IBANDE89 3704 0044 0532 0130 00", "AT61 1904 3002 3457 3201",
 	} {
 		forms := []string{
 			`{"order": {"note": "%s"}}`, `["a", "paid with %s yesterday"]`, `"%s"`, `{"%s": {"n": 1}}`, `{"text": "x=%s;y"}`, `{"text": "{\"b\": [\"%s\"]}"}`, `{"csv": "1,%s,2"}`,
@@ -345,13 +345,16 @@ func TestMaskTokensInPaths(t *testing.T) {
 		"https://h.example/api/webhooks/123456789012345678/" + mixed + ".":                                                     "https://h.example/api/webhooks/123456789012345678/•••.",
 		"see https://h/a/" + token + "/b?x=1, https://h/c/" + mixed + ": no":                                                   "see https://h/a/•••/b?x=1, https://h/c/•••: no",
 		"https://h/in/" + token + ", https://h/in/" + token + "9Zq: no":                                                        "https://h/in/•••, https://h/in/•••: no",
+		`Post "https://fn.example/api/job?code=aB3dEfGhIjKlMnOpQrStUvWx1234": context deadline exceeded`:                       `Post "https://fn.example/api/job?code=•••": context deadline exceeded`,
+		"GET /api/job?n=1&c=" + token + "&at=2026-11-27 failed":                                                                "GET /api/job?n=1&c=•••&at=2026-11-27 failed",
 		`{"error": "https:\/\/h\/in\/` + token + `"}`:                                                                          `{"error": "https:\/\/h\/in\/•••"}`,
 	} {
 		require.Equal(t, want, get[string](c, "SELECT public.fn_mask_said($1)", text), text)
 	}
 	for _, text := range []string{
 		"https://h/orders/0190a1b2-1111-4222-8333-0123456789ab/lines", "https://h/how-to-configure-the-notification-of-orders", "https://h/api/v2/webhooks/orderCreatedNotification",
-		"https://h/2026/11/27/report_2026-11-27_final.pdf", "https://h/x/123456789012345678901234", "open /usr/lib/postgresql/" + token + ": no such file", "https://h.example:8443/internationalization/a",
+		"https://h/2026/11/27/report_2026-11-27_final.pdf", "https://h/x/123456789012345678901234", "open /usr/lib/postgresql/" + token + ": no such file", "https://h/a?q=how-to-configure-the-notification-of-orders&id=0190a1b2-1111-4222-8333-0123456789ab&at=20261127153100123456",
+		"GET /a?next=https%3A%2F%2Fexample.org%2Fordersandinvoices%2Fcreated&sort=orderCreatedNotification: 404", "what is in /a? x=" + token, "https://h.example:8443/internationalization/a",
 	} {
 		require.Equal(t, text, get[string](c, "SELECT public.fn_mask_said($1)", text))
 	}
@@ -433,13 +436,38 @@ func TestMaskCodes(t *testing.T) {
 			}
 		}
 	}
+	for name, code := range coders {
+		for _, plain := range []string{
+			"\n" + inner[0], "\r\n\t" + inner[0], " \n  " + inner[0], "\t" + inner[3], "  " + inner[3], `"{\"password\":\"` + s + `\"}"`, `"[{\"password\":\"` + s + `\"}]"`,
+			`[null,{"password":"` + s + `"}]`, `[false, {"password":"` + s + `"}]`, `[true,{"password":"` + s + `"}]`, "\n\n[1," + inner[0] + "]",
+		} {
+			x := code(plain)
+			require.NotContains(t, mask(map[string]any{"body": x}), x[:len(x)/2], "%s of %s", name, plain)
+		}
+		for _, plain := range []string{"\n {\"a\":1,\"name\":\"something plain\"}", `[null,{"name":"something plain"}]`} {
+			require.Contains(t, mask(map[string]any{"body": code(plain)}), code(plain), "%s of %s", name, plain)
+		}
+	}
+	for _, mark := range []string{"/", "+"} {
+		x := coders["base64"](coders["url"](inner[0]))
+		require.NotContains(t, mask("https://h/cb"+mark+x), x[:len(x)/2], "base64 of base64 after %s", mark)
+	}
+	for _, mark := range []string{" ", ":", "-", "  ", ",0x", ", 0x", " 0x", ", "} { // between the bytes
+		bytes := regexp.MustCompile("..").FindAllString(coders["hex"](inner[0]), -1)
+		require.NotContains(t, mask("dump: 0x"+strings.Join(bytes, mark)), strings.Join(bytes[2:9], mark), "hex with %q", mark)
+	}
+	short := coders["base64"](`{"password":"` + s + `","n":12}`) // no = at its end
+	long := short + coders["base64"](`,{"password":"`+s+`"}`)
+	require.NotContains(t, mask(short+" "+long+" "+short), long[len(short):], "a code that is the beginning of another")
 	deep := inner[0]
 	for range 7 {
 		deep = coders["base64"](deep)
 		require.NotContains(t, mask(map[string]any{"body": deep}), deep[:len(deep)/2])
 	}
 	lines := base64.StdEncoding.EncodeToString([]byte(`{"a":"` + strings.Repeat("x", 60) + `","password":"` + s + `"}`))
-	require.NotContains(t, mask("mail:\r\n"+lines[:76]+"\r\n"+lines[76:]+"\r\n"), lines[80:])
+	for _, end := range []string{"\r\n", "\n    ", "\r\n\t", "  ", " ", "\n\n"} {
+		require.NotContains(t, mask("mail:\r\n"+lines[:76]+end+lines[76:]+"\r\n"), lines[80:], "%q", end)
+	}
 	for _, key := range []string{"sk_" + "live_abcdefghijkl", "gh" + "p_abcdefghijklmnop", "https://ann:" + s + "@h/x", "token=" + s} {
 		require.NotContains(t, mask(map[string]any{key: map[string]any{"n": 1}}), key, "a secret as a key")
 	}

@@ -15,20 +15,21 @@ BEGIN
     '|(?:passw|pass[^a-z0-9]?(?:phrase|code|key)|pwd|credential|authori[sz]ation|cookie|bearer|jwt|[cx]srf'
     '|signature|mnemonic|seed[^a-z0-9]?phrase|(?:recovery|backup)[^a-z0-9]?(?:code|phrase|key)|mat[^a-z0-9]?khau'
     '|kennwort|contrasena|mot[^a-z0-9]?de[^a-z0-9]?passe|wachtwoord|adgangskode|losenord|salasana|jelszo'
-    '|(?:api|access|private|sign|signing|encrypt|encryption|master|auth|shared|ssh|ssl|tls|rsa|gpg|pgp|hmac|account'
-    '|storage|consumer|subscription|functions)[^a-z0-9]?key'
+    '|(?:store|key|ssh)pass|security[^a-z0-9]?code'
+    '|(?:api|access|private|sign|signing|encrypt|encryption|decrypt|decryption|master|auth|shared|ssh|ssl|tls|rsa|aes'
+    '|gpg|pgp|hmac|account|storage|consumer|subscription|functions|webhook)[^a-z0-9]?key'
     '|sess(?:ion)?[^a-z0-9]?(?:id|key|data)|card[^a-z0-9]?n(?:o|r|um)|(?:credit|debit)[^a-z0-9]?card)' || c_tail
     || '|' || p_left
-      || '(?:auth|oauth2?|pass|private|session|sig|hmac|ssn|card|cvv2?|cvc2?|iban|pin|otp|totp|mfa'
-        '|sid)s?(?:[0-9_.\[\]%-]' || c_tail || ')?)';
+      || '(?:auth|oauth2?|pass|private|session|sig|hmac|ssn|card|cvv2?|cvc2?|cvn|iban|pin|otp|totp|mfa'
+        '|sid|pw|psk|senha|haslo|heslo|sifre|(?:deploy|server)[^a-z0-9]?key)s?(?:[0-9_.\[\]%-]' || c_tail || ')?)';
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_names IS
   'A regular expression for names of secrets. Internal.';
 
 -- fn_mask_fold(text) → the text with full-width, accented and look-alike characters replaced by ASCII, and zero-width
--- characters removed, so that it matches as a person reads it; some words for password in other scripts become
--- password. Internal.
+-- characters and the sequences of a terminal removed, so that it matches as a person reads it; some words for password
+-- in other scripts become password. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_fold(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
@@ -41,11 +42,11 @@ BEGIN
   IF getdatabaseencoding() <> 'UTF8' THEN
     RETURN p_text; -- normalize() works in UTF-8 only
   END IF;
-  RETURN regexp_replace(translate(regexp_replace(normalize(p_text, NFKD),
+  RETURN regexp_replace(translate(regexp_replace(normalize(public.fn_mask_terminal(p_text), NFKD),
     '[\u00ad\u0300-\u036f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f'
     '\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]', '', 'g'),
-    'аеорсухіѕјкмтвнԁһոʋѵԝɡıοαενρτυικαςσАЕОРСУХІЅЈКМТВНΑΕΟΡΤΥΙΚΜΝΒΗΧ' || c_marks || c_digits,
-      'aeopcyxisjkmtbhdhnvvwgioaevptuikacsAEOPCYXISJKMTBHAEOPTYIKMNBHX' || '-------  ' || repeat('0123456789', 3)),
+    'łŁаеорсухіѕјкмтвнԁһոʋѵԝɡıοαενρτυικαςσАЕОРСУХІЅЈКМТВНΑΕΟΡΤΥΙΚΜΝΒΗΧ' || c_marks || c_digits,
+      'lLaeopcyxisjkmtbhdhnvvwgioaevptuikacsAEOPCYXISJKMTBHAEOPTYIKMNBHX' || '-------  ' || repeat('0123456789', 3)),
     normalize(c_password, NFKD), 'password', 'gi');
 END
 $fn$;
@@ -98,24 +99,31 @@ COMMENT ON FUNCTION public.fn_mask_decode IS
   'A text with its percent, JSON and HTML escapes decoded once. Internal.';
 
 -- fn_mask_codes() → a regular expression for text that may be JSON in base64 or hex, encoded once or several times: the
--- encoded first characters of JSON in UTF-8 or UTF-16, followed by more characters of that encoding, or a longer piece
--- that decodes to printable text. It is the first group or, after / or +, the second one: these may be within base64 of
--- something else, such as an image, where two characters that look like the first ones of JSON are common, but not
--- three. Internal.
+-- encoded first characters of JSON in UTF-8 or UTF-16, also after white space, followed by more characters of that
+-- encoding, or a longer piece that decodes to printable text. Base64 may be wrapped, and hex may have marks between its
+-- bytes. It is the first group or, after / or +, the second one: these may be within base64 of something else, such as
+-- an image, where two characters that look like the first ones of JSON are common, but not three. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_codes() RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
-  c_base64 CONSTANT text := '[A-Za-z0-9+/_-]{9,}(?:\r?\n[A-Za-z0-9+/_-]+)*={0,2}';
-  c_hex CONSTANT text := '(?:(?:[Ee][Ff][Bb]{2}[Bb][Ff]|[Ff][Ee][Ff]{2}|[Ff]{3}[Ee])?(?:00)?'
-    '(?:7[Bb](?:2[02]|0[0AaDd9])|5[Bb](?:7[Bb]|2[02]|5[Bb]|0[0AaDd9]))'
-    '|65(?:79|77)|57(?:3[13]|6[Cc]|7[79Aa])|3[57][46]2)(?:[0-9A-Fa-f]{2}){6,}';
+  c_base64 CONSTANT text := '[A-Za-z0-9+/_-]{9,}(?:\r?\n[ \t]*[A-Za-z0-9+/_-]+)*={0,2}';
+  -- JSON after a blank, a line end or a tab; a string that holds JSON; a list that begins with null or false
+  c_spaced CONSTANT text := 'I(?:Hs|F[st]|C[ABIJ]|A[klop0])|C(?:[nX]s|[lV][st]|[iS][ABIJ]|[gQ][klop])|DQ[op]'
+    '|In(?:tc|sg)|Il(?:tc|t7|sg|x[uy0])|W251|W2Zh';
+  c_hex CONSTANT text := '(?:(?:[Ee][Ff][Bb]{2}[Bb][Ff]|[Ff][Ee][Ff]{2}|[Ff]{3}[Ee])?(?:00)?(?:0[9AaDd]|20)*'
+    '(?:7[Bb](?:2[02]|0[0AaDd9])|5[Bb](?:7[Bb]|2[02]|5[Bb]|0[0AaDd9]|6[Ee]75|6661|7472|3[0-9]2[Cc]))'
+    '|22(?:7[Bb]5[Cc]|5[Bb](?:5[Cc]|7[Bb]))|65(?:79|77)|57(?:3[13]|6[Cc]|7[79Aa])|3[57][46]2)(?:[0-9A-Fa-f]{2}){6,}';
+  c_mark CONSTANT text := '[\s:,-]{1,2}(?:0[Xx])?'; -- between two bytes
+  c_bytes CONSTANT text := '(?:(?:20|0[9AaDd])' || c_mark || ')*[57][Bb]' || c_mark || '(?:2[02]|0[9AaDd]|[57][Bb])(?:'
+    || c_mark || '[0-9A-Fa-f]{2}){4,}';
   -- printable text in base64 or hex, such as JSON in one more code
   c_text CONSTANT text := '(?:[K-Za-e][A-Za-z0-9+/_-]{3}){10,}[A-Za-z0-9+/_-]{0,3}={0,2}|(?:[2-7][0-9A-Fa-f]){24,}';
 BEGIN
   RETURN '(?:^|[^A-Za-z0-9+/]|[\\0]x)('
-      '(?:e[wy]|W[13lwyz]|ZX|V[3jnz]|A[FH]sA|[/_]{2}5[7b]A|[/_]v8A[We]|77u/[We])' || c_base64
-    || '|N[02UW]I[A-Za-z0-9+/_-]{14,}={0,2}|' || c_hex || '|' || c_text
-    || ')|[+/]((?:ey[AIJ]|ew[0Ako]|W1[st]|W3s|Ww[ABo]|Wy[AIJ])' || c_base64 || '|' || c_hex || ')';
+      '(?:e[wy]|W[13lwyz]|ZX|V[3jnz]|A[FH]sA|[/_]{2}5[7b]A|[/_]v8A[We]|77u/[We]|' || c_spaced || ')' || c_base64
+    || '|N[02UW]I[A-Za-z0-9+/_-]{14,}={0,2}|' || c_hex || '|' || c_bytes || '|' || c_text
+    || ')|[+/]((?:ey[AIJ]|ew[0Ako]|W1[st]|W3s|Ww[ABo]|Wy[AIJ]|ZX[cdl]|V3[dl]|Vz[FN]|Cns|IHs)' || c_base64
+    || '|' || c_hex || ')';
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_codes IS
@@ -140,7 +148,7 @@ CREATE OR REPLACE FUNCTION public.fn_mask_digits() RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN '(?:^|[^0-9.]|(?:^|[^0-9])[.])[2-6](?:[ -]?[0-9]){12}'
-    '|(?:^|[^A-Za-z0-9])' || public.fn_mask_countries() || '[0-9]{2}(?:[ -]?[A-Za-z0-9]){11}'
+    '|(?:^|[^A-Za-z0-9])(?:[Ii][Bb][Aa][Nn])?' || public.fn_mask_countries() || '[0-9]{2}(?:[ -]?[A-Za-z0-9]){11}'
     '|(?:^|[^A-Za-z0-9])(?:[2-6][0-9]{3}(?:[^A-Za-z0-9]{1,4}[0-9]{4}){3}'
     '|3[47][0-9]{2}[^A-Za-z0-9]{1,4}[0-9]{6}[^A-Za-z0-9]{1,4}[0-9]{5}'
     '|' || public.fn_mask_countries() || '[0-9]{2}(?:[^A-Za-z0-9]{1,4}[A-Za-z0-9]{4}){2})';
@@ -159,7 +167,8 @@ DECLARE
   v_len int := length(p_digits);
 BEGIN
   IF p_digits !~ ('^(?:4(?:[0-9]{12}|[0-9]{15}|[0-9]{18})|5[1-5][0-9]{14}'
-    '|2(?:22[1-9]|2[3-9][0-9]|[3-6][0-9]{2}|7[01][0-9]|720)[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}'
+    '|2(?:20[0-4]|22[1-9]|2[3-9][0-9]|[3-6][0-9]{2}|7[01][0-9]|720)[0-9]{12}|3[47][0-9]{13}'
+    '|3(?:0[0-5]|[689][0-9])[0-9]{11}|3095[0-9]{10}'
     '|35[0-9]{14}|(?:5[0678]|6[0-9])[0-9]{11,17})$') THEN
     RETURN false;
   END IF;
@@ -307,7 +316,8 @@ LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   -- Up to the last digit, or the last word, and no further: what follows can begin the next match.
   c_card CONSTANT text := '(?:^|[^0-9.]|(?:^|[^0-9])[.])([2-6](?:[ -]?[0-9]){12,})';
-  c_iban CONSTANT text := '(?:^|[^A-Za-z0-9])([A-Za-z]{2}[0-9]{2}[A-Za-z0-9]*(?:[ -][A-Za-z0-9]+)*)';
+  c_iban CONSTANT text := '(?:^|[^A-Za-z0-9])(?:[Ii][Bb][Aa][Nn])?([A-Za-z]{2}[0-9]{2}[A-Za-z0-9]*'
+    '(?:[ -][A-Za-z0-9]+)*)';
   -- with other marks between the groups only in groups of the usual lengths: 4.1 is a number, 2026/11 a date; a comma
   -- or a semicolon is between the values of a list. One pattern for each kind, with no limit to the groups, because a
   -- number or word before an account may look like its first group: 2026: 4111.1111.1111.1111
@@ -347,15 +357,16 @@ COMMENT ON FUNCTION public.fn_mask_accounts IS 'A text with its card numbers and
 CREATE OR REPLACE FUNCTION public.fn_mask_maybe(p_text text) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
-  c_shapes CONSTANT text := 'eyJ|A[KS]IA|k_(?:live|test)_|whsec|gh[a-z]_|github_pat|gl[a-z]+-|xox|xapp|AIza|sk-|SG\.'
-    '|npm_|ya29|shp[a-z]+_|dop_v1|AGE-SEC'
-    '|slack\.com|[Bb][Aa][Ss][Ii][Cc] |[Dd][Ii][Gg][Ee][Ss][Tt] |(?:PRIVATE|private)[\s_+]+[Kk]'
-    '|//[^\s"]*@|@(?:tcp|unix)\(|jdbc:oracle|(?:DENTIFIED|dentified) '
-    '|(?:^|[^a-z])(?:auth|oauth2?|pass|private|session|sig|hmac|ssn|card|cvv2?|cvc2?|iban|pin|otp|totp|mfa'
-    '|sid)s?(?:$|[^a-z])'
-    '|(?:Auth|Oauth2?|OAuth2?|Pass|Private|Session|Sig|Hmac|Ssn|Card|Cvv2?|Cvc2?|Iban|Pin|Otp|Totp|Mfa|Sid)s?(?:$'
-    '|[^a-z])'
-    '|AUTH|PASS|PRIVATE|SESSION|SIG|HMAC|SSN|CARD|CV[VC]|IBAN|PIN|OTP|MFA|SID';
+  c_shapes CONSTANT text := 'A[KS]IA|k_(?:live|test)_|gh[a-z]_|gl[a-z]+-|SG\.|shp[a-z]+_|do[opr]_v1|hv[brs]\.'
+    '|[0-9]{8}:AA|[Bb][Aa][Ss][Ii][Cc] |[Dd][Ii][Gg][Ee][Ss][Tt] |(?:PRIVATE|private)[\s_+]+[Kk]'
+    '|//[^\s"]*@|@(?:tcp|unix)\(|(?:DENTIFIED|dentified) '
+    '|(?:^|[^A-Za-z0-9])[Pp][Ww]s?(?:$|[^A-Za-z])|[a-z]Pws?(?:$|[^A-Za-z])'
+    '|(?:deploy|Deploy|server|Server)[^a-z0-9]?[Kk]ey|(?:DEPLOY|SERVER)[^A-Z0-9]?KEY'
+    '|(?:^|[^a-z])(?:auth|oauth2?|pass|private|session|sig|hmac|ssn|card|cvv2?|cvc2?|cvn|iban|pin|otp|totp|mfa'
+    '|sid|psk|senha|haslo|heslo|sifre)s?(?:$|[^a-z])'
+    '|(?:Auth|Oauth2?|OAuth2?|Pass|Private|Session|Sig|Hmac|Ssn|Card|Cvv2?|Cvc2?|Cvn|Iban|Pin|Otp|Totp|Mfa|Sid|Psk'
+    '|Senha|Haslo|Heslo|Sifre)s?(?:$|[^a-z])'
+    '|AUTH|PASS|PRIVATE|SESSION|SIG|HMAC|SSN|CARD|CV[CNV]|IBAN|PIN|OTP|MFA|SID|PSK|SENHA|HASLO|HESLO|SIFRE';
   v_text text := p_text;
   v_next text;
 BEGIN
@@ -365,12 +376,13 @@ BEGIN
   -- a line end and its like are spaces between words, and nothing within a word
   IF v_text ~ '[^ -~]' THEN
     v_text := public.fn_mask_fold(v_text);
-    IF v_text ~ '[\u0001-\u001f\u007f-\u009f]' THEN
-      v_text := regexp_replace(v_text, '[\u0001-\u001f\u007f-\u009f]', '', 'g')
-        || regexp_replace(v_text, '[\u0001-\u001f\u007f-\u009f]', ' ', 'g');
+    IF v_text ~ '[\u0001-\u001f\u007f-\u009f\ufffd]' THEN
+      v_text := regexp_replace(v_text, '[\u0001-\u001f\u007f-\u009f\ufffd]', '', 'g')
+        || regexp_replace(v_text, '[\u0001-\u001f\u007f-\u009f\ufffd]', ' ', 'g');
     END IF;
   END IF;
   IF v_text ~ '[%\\&]' THEN
+    v_text := public.fn_mask_terminal(v_text);
     FOR v_round IN 1..4 LOOP
       v_next := public.fn_mask_decode(v_text);
       WHILE strpos(v_next, '\\') > 0 LOOP
@@ -386,6 +398,19 @@ BEGIN
       v_text := replace(v_text, '\', '') || regexp_replace(v_text, '\\+[bfnrt]', ' ', 'g');
     END IF;
   END IF;
+  -- what is the same in each case costs less this way than in the pattern
+  IF strpos(v_text, 'eyJ') > 0 OR strpos(v_text, 'whsec') > 0 OR strpos(v_text, 'github_pat') > 0
+    OR strpos(v_text, 'xox') > 0 OR strpos(v_text, 'xapp') > 0 OR strpos(v_text, 'AIza') > 0
+    OR strpos(v_text, 'sk-') > 0 OR strpos(v_text, 'npm_') > 0 OR strpos(v_text, 'ya29') > 0
+    OR strpos(v_text, 'AGE-SEC') > 0 OR strpos(v_text, 'hf_') > 0 OR strpos(v_text, 'glsa_') > 0
+    OR strpos(v_text, 'dckr_pat') > 0 OR strpos(v_text, 'pypi-A') > 0 OR strpos(v_text, 'ATATT3') > 0
+    OR strpos(v_text, 'PMAK-') > 0 OR strpos(v_text, 'figd_') > 0 OR strpos(v_text, 'tskey-') > 0
+    OR strpos(v_text, '.local.') > 0 OR strpos(v_text, '.public.') > 0 OR strpos(v_text, 'hooks.slack') > 0
+    OR strpos(v_text, 'discord') > 0 OR strpos(v_text, 'telegram.org') > 0 OR strpos(v_text, 'office.com') > 0
+    OR strpos(v_text, 'jdbc:oracle') > 0 OR strpos(v_text, '"kty"') > 0 OR strpos(v_text, '--user') > 0
+    OR strpos(v_text, '--proxy-user') > 0 OR strpos(v_text, 'curl') > 0 THEN
+    RETURN true;
+  END IF;
   RETURN v_text ~ c_shapes OR v_text ~ public.fn_mask_digits() OR v_text <> p_text AND v_text ~ public.fn_mask_codes()
     OR v_text ~* public.fn_mask_names('[0-9]');
 END
@@ -400,7 +425,7 @@ DECLARE
   v_name text := p_name;
 BEGIN
   IF v_name ~ '[^ -~]' THEN
-    v_name := regexp_replace(public.fn_mask_fold(v_name), '[\u0001-\u001f\u007f-\u009f]', '', 'g');
+    v_name := regexp_replace(public.fn_mask_fold(v_name), '[\u0001-\u001f\u007f-\u009f\ufffd]', '', 'g');
   END IF;
   IF v_name ~ '[%\\&]' THEN
     v_name := public.fn_mask_decode(v_name);
@@ -422,10 +447,11 @@ DECLARE
   c_shape CONSTANT text := '(^|[^A-Za-z0-9])(?:eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+|A[KS]IA[A-Z0-9]{12,}'
     '|[sr]k_(?:live|test)_[A-Za-z0-9]{6,}'
     '|whsec_[A-Za-z0-9+/=_-]{6,}|gh[a-z]_[A-Za-z0-9]{10,}|github_pat_[A-Za-z0-9_]{10,}|gl[a-z]{2,4}-[A-Za-z0-9_-]{16,}'
-    '|xox[a-z]-[A-Za-z0-9-]{6,}|xapp-[A-Za-z0-9-]{6,}|AIza[A-Za-z0-9_-]{20,}|sk-[A-Za-z0-9_-]{16,}'
+    '|xox[a-z]-[A-Za-z0-9-]{6,}|xapp-[A-Za-z0-9-]{6,}|(?:sk|tskey-(?:api|auth|client|scim|webhook))-[A-Za-z0-9_-]{16,}'
     '|SG\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}'
-    '|npm_[A-Za-z0-9]{20,}|ya29\.[A-Za-z0-9_-]{10,}|shp[a-z]{2}_[A-Za-z0-9]{10,}|dop_v1_[a-f0-9]{20,}'
-    '|AGE-SECRET-KEY-1[A-Z0-9]{10,})';
+    '|(?:npm|hf)_[A-Za-z0-9]{20,}|ya29\.[A-Za-z0-9_-]{10,}|shp[a-z]{2}_[A-Za-z0-9]{10,}|AGE-SECRET-KEY-1[A-Z0-9]{10,}'
+    '|(?:AIza|ATATT3|dckr_pat_|do[opr]_v1_|figd_|glsa_|hv[brs]\.|PMAK-|pypi-AgE|v[1-4]\.(?:local|public)\.'
+    '|(?:bot)?[0-9]{8,}:AA)[A-Za-z0-9_=-]{20,})';
   -- a value is a quoted string up to its closing quote, also with escaped quotes; a list or an object up to its end;
   -- or anything up to the next separator
   c_value CONSTANT text := '(?:"(?:[^"\\]|\\.)*(?:"|$)|\\+"(?:[^"]|"+\s*[^\s,}\])&;"\\])*(?:"|$)|''(?:[^''\\]'
@@ -434,8 +460,9 @@ DECLARE
   c_is CONSTANT text := '\\*["'']?\]?\s*[:=]{1,2}>?\s*'; -- between a name and its value
   -- the short names within a name: dbPass, userPINCode
   c_more CONSTANT text := '(?:[A-Z0-9_.\[\]%-][A-Za-z0-9_.\[\]%-]*)?';
-  c_camel CONSTANT text := '(?:[A-Za-z0-9](?:Pass|Sig|Hmac|Ssn|Card|Cvv2?|Cvc2?|Iban|Pin|Otp|Totp|Mfa)s?'
-    '|(?:^|[^A-Z])(?:AUTH|PASS|SSN|CVV2?|CVC2?|IBAN|PIN|OTP|MFA)s?(?![A-Z]+[^a-z]))' || c_more || c_is;
+  c_camel CONSTANT text := '(?:[A-Za-z0-9](?:Pass|Sig|Hmac|Ssn|Card|Cvv2?|Cvc2?|Cvn|Iban|Pin|Otp|Totp|Mfa|Pw|Psk|Senha'
+    '|Haslo|Heslo|Sifre)s?|(?:^|[^A-Z])(?:AUTH|PASS|SSN|CVV2?|CVC2?|CVN|IBAN|PIN|OTP|MFA|PSK)s?(?![A-Z]+[^a-z]))'
+    || c_more || c_is;
   -- in names of classes and functions too, as in createSession: timeout. After a colon and a space, only what is in
   -- quotes, or has at least 8 characters with letters and digits.
   c_class CONSTANT text := '[A-Za-z0-9](?:Auth|OAuth2?|Session)s?' || c_more || '(?:\\*["'']\]?\s*[:=]{1,2}>?\s*'
@@ -455,6 +482,9 @@ BEGIN
   IF v_text ~* 'private[\s_+]+key' THEN -- in a form, spaces are written as +
     v_text := regexp_replace(v_text,
       '-{2,}?[\s+]*BEGIN[A-Z0-9\s_+]{0,40}PRIVATE[\s_+]+KEY.*(?:--[\s+]*END[A-Z0-9\s_+]*-{2,}(?!-)|$)', '•••', 'gi');
+    -- the end of one
+    v_text := regexp_replace(v_text, '(?:[A-Za-z0-9+/]{20,}={0,2}(?:\s|\\+[nr])+)*[A-Za-z0-9+/]+={0,2}(?:\s|\\+[nr])*'
+      '-{2,}\s*END[A-Z0-9 ]{0,40}PRIVATE\s+KEY(?:\s*-{2,})?', '•••', 'g');
   END IF;
   IF v_text ~ '/[^\s]*@|@(?:tcp|unix)\(' THEN
     -- user:password@, where the password may itself hold / and @; a port is not a password. Some write https:\/\/, and
@@ -473,10 +503,19 @@ BEGIN
   v_text := regexp_replace(v_text,
     '(\m(?:password|passwd|passphrase|pwd|identified\s+by)\s+)(?:"(?:[^"\\]|\\.)*(?:"|$)|''(?:[^''\\]|\\.)*(?:''|$))',
     '\1•••', 'gi');
-  IF v_text ~* 'hooks\.slack\.com/|basic|digest' THEN
-    v_text := regexp_replace(v_text, '(hooks\.slack\.com/(?:services|workflows|triggers)/)[a-z0-9/_-]+', '\1•••', 'gi');
+  v_text := public.fn_mask_commands(v_text);
+  IF v_text ~* 'basic|digest' THEN
     v_text := regexp_replace(v_text,
       '(\m(?:[Bb][Aa][Ss][Ii][Cc]|[Dd][Ii][Gg][Ee][Ss][Tt])\s+)[A-Za-z0-9+/_-]+[A-Z0-9=+/][A-Za-z0-9+/=_-]{4,}',
+      '\1•••', 'g');
+  END IF;
+  IF strpos(v_text, '.com') > 0 OR strpos(v_text, 'telegram.org') > 0 THEN -- webhooks of chats
+    v_text := regexp_replace(v_text, '(hooks\.slack(?:-gov)?\.com\\*/(?:services|workflows|triggers)\\*/'
+      '|discord(?:app)?\.com\\*/api\\*/(?:v[0-9]+\\*/)?webhooks\\*/|api\.telegram\.org\\*/(?:file\\*/)?bot'
+      '|\.office\.com\\*/webhook(?:b2)?\\*/)(?:[a-z0-9_@%:-]|\\*/)+', '\1•••', 'gi');
+  END IF;
+  IF strpos(v_text, '"kty') > 0 THEN -- a key in truncated JSON
+    v_text := regexp_replace(v_text, '("(?:d|p|q|dp|dq|qi|k)\\*"\s*:\s*)(?:"[^"]*(?:"|$)|\\+"[^"]*(?:"|$))',
       '\1•••', 'g');
   END IF;
   IF v_text ~ c_camel THEN -- before the names as they are: (?:^|[^a-z])pass does not match dbPass
@@ -492,17 +531,19 @@ BEGIN
   v_text := regexp_replace(v_text, '((?:authori[sz]ation|cookie)["'']?\s*:\s*)[^"''\\\s][^\r\n]*', '\1•••', 'gi');
   v_text := regexp_replace(v_text, '((?:passphrase|mnemonic|seed phrase)\s*[:=]\s*)[^"''\\\s][^\r\n&;,]*', '\1•••',
     'gi');
-  IF v_text ~ '<' THEN -- <password kind="x">…</password>
-    v_text := regexp_replace(v_text, '(<[a-z0-9_:.-]*' || public.fn_mask_names('')
-      || '(?:\s[^<>]*)?>)\s*(?:<!\[CDATA\[[^\]]*\]\]>|[^<]+)', '\1•••', 'gi');
+  IF strpos(v_text, '<') > 0 THEN
+    v_text := public.fn_mask_markup(v_text);
   END IF;
-  IF v_text ~ '--' THEN -- --password …
+  IF strpos(v_text, '--') > 0 THEN -- --password …
     v_text := regexp_replace(v_text, '(--[a-z0-9-]*' || public.fn_mask_names('')
-      || '\s+)[^\s"''-][^\s"'']*', '\1•••', 'gi');
+      || '\s+)(?:"[^"]*(?:"|$)|\\+"[^"]*(?:"|$)|''[^'']*(?:''|$)|[^\s"''-][^\s"'']*)', '\1•••', 'gi');
   END IF;
-  IF v_text ~ 'name' THEN -- a part of a multipart form; "name": "password", "value": … in truncated JSON
+  v_text := public.fn_mask_values(v_text);
+  IF strpos(v_text, 'name') > 0 THEN -- a part of a multipart form; "name": "password", "value": … in truncated JSON
     v_text := regexp_replace(v_text, '(name=\\*"[^"]*' || public.fn_mask_names('')
       || '"\s*\n\s*)[^\s][^\r\n]*', '\1•••', 'gi');
+    v_text := regexp_replace(v_text, '(form-data;\s*name=[^;=]*' || public.fn_mask_names('[^a-z;=]')
+      || '\\*"\s+)\S+(?:[^\r\n-]|-(?!-))*', '\1•••', 'gi'); -- with blanks in place of line ends
     v_text := regexp_replace(v_text, '("(?:name|key|field|header|param)\\*"\s*:\s*\\*"[^"]*' || public.fn_mask_names('')
       || '\\*"\s*,\s*\\*"[a-z_]*val[a-z_]*\\*"\s*:\s*)' || c_value, '\1•••', 'gi');
   END IF;
@@ -523,16 +564,24 @@ COMMENT ON FUNCTION public.fn_mask_words IS
 CREATE OR REPLACE FUNCTION public.fn_mask_coded(p_text text, p_depth int) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
-  v_text text := p_text;
+  -- lines of base64 with blanks between them, as line ends become in the answer of a receiver
+  v_given CONSTANT text := regexp_replace(p_text, '([A-Za-z0-9+/_-]{40})[ \t\r\n]+(?=[A-Za-z0-9+/_-])', '\1' || chr(10),
+    'g');
+  v_text text := v_given;
   v_code text;
   v_bytes bytea;
   v_plain text;
   v_masked text;
   v_has_secret boolean;
 BEGIN
-  FOR v_code IN SELECT DISTINCT COALESCE(m[1], m[2]) FROM regexp_matches(p_text, public.fn_mask_codes(), 'g') m LOOP
+  FOR v_code IN SELECT f.code FROM (SELECT DISTINCT COALESCE(m[1], m[2]) AS code
+      FROM regexp_matches(v_given, public.fn_mask_codes(), 'g') m) f
+    ORDER BY length(f.code) DESC -- a shorter one may be the beginning of a longer one
+  LOOP
     BEGIN
-      IF v_code ~ '^[0-9A-Fa-f]+$' THEN
+      IF v_code ~ '^[0-9A-Fa-f]{2}(?:[\s:,-]|0[Xx])' THEN
+        v_bytes := decode(regexp_replace(v_code, '0[Xx]|[^0-9A-Fa-f]', '', 'g'), 'hex');
+      ELSIF v_code ~ '^[0-9A-Fa-f]+$' THEN
         v_bytes := decode(left(v_code, length(v_code) / 2 * 2), 'hex');
       ELSE
         v_plain := regexp_replace(translate(v_code, '-_', '+/'), '[=\s]', '', 'g');
@@ -559,7 +608,7 @@ BEGIN
       v_text := replace(v_text, v_code, '•••'); -- in doubt
     END;
   END LOOP;
-  RETURN v_text;
+  RETURN CASE WHEN v_text = v_given THEN p_text ELSE v_text END;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_mask_coded IS 'A text with base64 or hex JSON masked that holds a secret. Internal.';
@@ -572,6 +621,7 @@ DECLARE
   v_text text := p_text;
   v_other text;
   v_masked text;
+  v_lines text;
 BEGIN
   IF NOT public.fn_mask_maybe(v_text) THEN
     RETURN v_text;
@@ -592,9 +642,22 @@ BEGIN
   IF v_text ~ public.fn_mask_codes() THEN
     v_text := public.fn_mask_coded(v_text, p_depth);
   END IF;
+  v_other := public.fn_mask_terminal(v_text);
+  IF v_other <> v_text AND public.fn_mask_accounts(public.fn_mask_words(v_other)) <> v_other THEN
+    v_text := v_other;
+  END IF;
+  IF v_text ~ '\\[nrt](?:[A-Za-z]{2}[0-9]{2}|[A-Za-z]{2,9}["'']?\s*[:=])' THEN
+    -- the line ends of truncated JSON: a name or a number may begin after them
+    v_lines := regexp_replace(v_text, '\\+[nrt]', chr(10), 'g');
+    v_lines := public.fn_mask_accounts(public.fn_mask_words(v_lines));
+  END IF;
   v_text := public.fn_mask_accounts(public.fn_mask_words(v_text));
-  IF v_text ~ '[^\u0001-\u007f]' THEN
-    v_other := public.fn_mask_fold(v_text);
+  IF length(v_lines) - length(replace(v_lines, '•••', '')) > length(v_text) - length(replace(v_text, '•••', '')) THEN
+    v_text := v_lines;
+  END IF;
+  IF v_text ~ '[^\t\n\r -~]' THEN
+    v_other := regexp_replace(public.fn_mask_fold(v_text),
+      '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\ufffd]', '', 'g');
     v_masked := public.fn_mask_accounts(public.fn_mask_words(v_other));
     IF v_masked <> v_other THEN
       v_text := v_masked;
@@ -623,6 +686,12 @@ DECLARE
   c_dots CONSTANT jsonb := '"•••"'::jsonb;
   c_telling CONSTANT text[] := ARRAY['name', 'key', 'field', 'header', 'param', 'parameter', 'label', 'property',
     'attribute', 'variable', 'id', 'k', 'n', 'type', 'kind'];
+  -- beside one of these, only the value is masked: a column has other members too
+  c_beside CONSTANT text[] := ARRAY['column', 'option', 'setting', 'attr', 'prop', 'var', 'env', 'fieldname',
+    'fieldkey', 'headername', 'headerkey', 'paramname', 'paramkey', 'parametername', 'parameterkey', 'optionname',
+    'optionkey', 'settingname', 'settingkey', 'attrname', 'attributename', 'attributekey', 'propname', 'propertyname',
+    'propertykey', 'varname', 'variablename', 'variablekey', 'envname', 'envkey', 'columnname', 'configname',
+    'configkey', 'cookiename'];
   c_counts CONSTANT text := '(?<![a-z])(?:count|num|total|size|length|len|limit|max|min|ttl|timeout|age|index'
     '|version|used|remaining|attempts'
     '|seconds|ms|prompt|completion|input|output)s?(?![a-z])|expir';
@@ -632,6 +701,8 @@ DECLARE
     '|seconds)s?(?![a-z])|expir';
   c_changed CONSTANT text := '(?:^|[^a-z])(?:old|new|before|after|prev(?:ious)?|current)(?:[^a-z]|$)'; -- not holder
   v_pair boolean;
+  v_beside boolean;
+  v_jwk boolean;
 BEGIN
   IF p_depth > 64 THEN
     RETURN '"[masked: nested too deep]"'::jsonb;
@@ -645,6 +716,14 @@ BEGIN
         AND length(e.key) < 10
         AND lower(e.key COLLATE "C") = ANY (c_telling) AND length(e.value #>> '{}') <= 100
           AND public.fn_mask_named(e.value #>> '{}'));
+      v_beside := EXISTS (SELECT 1 FROM jsonb_each(p_value) e WHERE jsonb_typeof(e.value) = 'string'
+        AND length(e.key) BETWEEN 3 AND 15 AND length(e.value #>> '{}') <= 100
+        AND CASE WHEN e.key = 'path' THEN jsonb_typeof(p_value -> 'op') = 'string' -- a JSON patch
+            AND (e.value #>> '{}' ~* 'passw|credential|secrets?(?:/|$)'
+              OR public.fn_mask_named(substring(e.value #>> '{}' FROM '([^/]*)(?:/(?:[0-9]+|-))*$')))
+          ELSE lower(translate(e.key, '_-', '') COLLATE "C") = ANY (c_beside)
+            AND public.fn_mask_named(e.value #>> '{}') END);
+      v_jwk := COALESCE(jsonb_typeof(p_value -> 'kty') = 'string', false); -- a key, as RFC 7517 writes it
       RETURN (SELECT COALESCE(jsonb_object_agg(
         CASE WHEN (e.key ~ '[^A-Za-z_-]' OR length(e.key) > 12) AND public.fn_mask_maybe(e.key)
           THEN public.fn_mask_text(e.key, p_depth + 1) ELSE e.key END,
@@ -653,6 +732,9 @@ BEGIN
           WHEN v_pair AND (e.key ~* 'val|content|data|text|default|raw|string'
             OR regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') COLLATE "C" ~* c_changed
             OR e.key IN ('v', 'V', 'from', 'to')) THEN c_dots
+          WHEN v_beside AND (e.key ~* 'val' OR e.key IN ('from', 'to')
+            OR regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') COLLATE "C" ~* c_changed) THEN c_dots
+          WHEN v_jwk AND e.key IN ('d', 'p', 'q', 'dp', 'dq', 'qi', 'k', 'oth') THEN c_dots
           WHEN NOT public.fn_mask_maybe(e.key || ' ' || e.value::text) THEN e.value
           WHEN public.fn_mask_named(e.key) AND NOT (jsonb_typeof(e.value) = 'number'
             AND regexp_replace(e.key, '([a-z0-9])([A-Z])', '\1_\2', 'g') ~* c_counts
@@ -665,7 +747,7 @@ BEGIN
     WHEN 'array' THEN
       p_value := public.fn_mask_split_list(p_value);
       IF EXISTS (SELECT 1 FROM jsonb_array_elements(p_value) e WHERE jsonb_typeof(e) = 'string'
-        AND e #>> '{}' ~* '--[\s+]*BEGIN[A-Z0-9\s_+]*PRIVATE[\s_+]+KEY') THEN
+        AND e #>> '{}' ~* '--[\s+]*(?:BEGIN|END)[A-Z0-9\s_+]*PRIVATE[\s_+]+KEY') THEN
         RETURN jsonb_build_array(c_dots); -- a private key as a list of lines
       END IF;
       RETURN (SELECT COALESCE(jsonb_agg(CASE
@@ -690,24 +772,28 @@ $fn$;
 COMMENT ON FUNCTION public.fn_mask_json IS 'A payload with its secrets masked. Internal.';
 
 -- fn_mask_said(text) → the message of a program with its secrets masked, also the tokens in the paths of URLs, which
--- receivers such as chats have there: parts of at least 20 characters with a piece of at least 9 that is neither a word
--- nor a number, but no UUIDs. Never raises, because the result of a job must be recorded whatever its message contains.
--- Internal.
+-- receivers such as chats have there, and in the values of their queries: parts of at least 20 characters with a piece
+-- of at least 9 that is neither a word nor a number, but no UUIDs. Never raises, because the result of a job must be
+-- recorded whatever its message contains. Internal.
 CREATE OR REPLACE FUNCTION public.fn_mask_said(p_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $fn$
 DECLARE
   c_path CONSTANT text := '(?::\\?/\\?/[^\s"''<>/\\]+|/[A-Za-z]*[Hh]ooks?[a-z0-9]*)(\\?/[^\s"''<>?#]*)';
+  c_query CONSTANT text := '/[^\s"''<>?]*[?]([A-Za-z0-9_.\[\]%-]+=[^\s"''<>]*)';
   c_word CONSTANT text := '^(?:[0-9]+|[A-Z]{1,16}|[A-Z]?[a-z]{1,20}(?:[A-Z][a-z]{1,16})*)[0-9]{0,4}$';
   c_uuid CONSTANT text := '^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$';
   v_text text;
   v_part text;
 BEGIN
   v_text := public.fn_mask_text(p_text, 0);
-  IF v_text ~ '/[^\s/]{20}' AND v_text ~ c_path THEN
-    FOR v_part IN SELECT f.part FROM (SELECT DISTINCT p.part FROM regexp_matches(v_text, c_path, 'g') m,
-        regexp_split_to_table(m[1], '[/\\,;)]+|[.:!]+$') p (part)) f
+  IF v_text ~ '/[^\s/]{20}' AND (v_text ~ c_path OR strpos(v_text, '?') > 0) THEN
+    FOR v_part IN SELECT f.part FROM (
+        SELECT p.part, p.part AS words FROM regexp_matches(v_text, c_path, 'g') m,
+          regexp_split_to_table(m[1], '[/\\,;)]+|[.:!]+$') p (part)
+        UNION SELECT p.part, regexp_replace(p.part, '%[0-9A-Fa-f]{2}', ' ', 'g')
+        FROM regexp_matches(v_text, c_query, 'g') m, regexp_split_to_table(m[1], '[&=/\\,;#)]+|[.:!]+$') p (part)) f
       WHERE length(f.part) >= 20 AND f.part !~ c_uuid AND EXISTS (
-        SELECT FROM regexp_split_to_table(f.part, '[^A-Za-z0-9]+') w (word)
+        SELECT FROM regexp_split_to_table(f.words, '[^A-Za-z0-9]+') w (word)
         WHERE length(w.word) >= 9 AND w.word !~ c_word)
       ORDER BY length(f.part) DESC -- a shorter one may lie within a longer one
     LOOP
