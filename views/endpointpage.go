@@ -198,7 +198,7 @@ func WhyPage(name string, y *queue.Why, e Env, w int) Page {
 	case !y.Why.Empty():
 		p.paint("because", y.Why.String(), e.Theme.Warning)
 	case y.Waiting > 0:
-		p.pair("because", "nothing blocks this queue: its jobs are in progress, or arrive faster than they finish")
+		p.pair("because", "nothing known blocks this queue: its jobs are in progress, arrive faster than they finish, or an executor that lives does not claim them")
 	}
 	p.head("What can block it, in order")
 	p.causes(*y)

@@ -42,7 +42,7 @@ func keysMarkdown() string {
 
 // filtersMarkdown lists the fields of every filter.
 func filtersMarkdown(b *strings.Builder) {
-	b.WriteString("\n## Filters\n\nThe words that `/` in a pane and `--filter` of a verb know: `code:HTTP_5* age>2h !endpoint:acme*`. All terms must match; " +
+	b.WriteString("\n## Filters\n\nThe words that `/` in a pane and `--filter` of the verbs that have it know: `code:HTTP_5* age>2h !endpoint:acme*`. All terms must match; " +
 		"`a|b` in a term matches either, `!` in front none, and a word without a field is looked for in the text of the row. `:` compares with a pattern (`*`, `?`), `=` exactly. " +
 		"A number takes `=`, `>`, `<`, `>=`, `<=`, a duration or a time the last four. " +
 		"A duration is `90s`, `30m`, `2h30m`, `3d` or `1w`; so are `--for` and `For` of the actions. A time is `-30m` (ago), `02:00`, `2026-11-20` or `2026-11-20T02:00Z`; without a zone it is, in a pane, the time that the screen shows (`t` changes the zone), and in `--filter` UTC.\n\n" +
