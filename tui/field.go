@@ -71,7 +71,7 @@ func (f *field) check(args map[string]string) bool {
 // shown returns the field as package views draws it.
 func (f *field) shown() views.Field {
 	return views.Field{
-		Label: f.arg.Label, Value: queue.Choose(len(f.arg.Options()) > 0, f.value(), f.input.Value()), Caret: f.input.Position(), Help: f.arg.Help,
+		Label: f.arg.Label, Value: queue.Choose(len(f.arg.Options()) > 0, f.value(), f.input.Value()), Caret: f.input.Position(), Help: f.arg.Explained(),
 		Error: f.problem, Choices: len(f.arg.Options()) > 0,
 	}
 }

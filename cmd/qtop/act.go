@@ -80,7 +80,7 @@ func verbOf(a *app, entry queue.Action) *verb {
 	for _, arg := range entry.Args {
 		if !arg.Positional {
 			v.flag(arg.Name, arg.Default, arg.Hint())
-			if arg.Required || arg.Clears || strings.Contains(arg.Help, "empty = ") {
+			if arg.Required || arg.Clears || arg.Empty != "" {
 				leaveEmpty(f, arg.Name)
 			}
 			if arg.Kind == queue.ArgSwitch && arg.Default == "false" {

@@ -23,7 +23,7 @@ func endpointActions() []entry {
 			Help:     "send nothing to an endpoint until it is resumed, or for a limited time; waiting deliveries use up no attempts",
 			Opposite: queue.ActResume, Targets: queue.Targets{Name: "SUBSCRIPTION", Many: true, List: "webhooks", Of: "endpoint"},
 			Danger: queue.DangerMany, Function: "public.fn_endpoint_suspend(bigint,text,text,interval)", Role: "dead_letter_operator", Reason: true,
-			Args: []queue.Arg{{Name: "for", Kind: queue.ArgDuration, Label: "For", Help: "resumed automatically after this time, such as 30m or 2h; empty = until an operator resumes it"}},
+			Args: []queue.Arg{{Name: "for", Kind: queue.ArgDuration, Label: "For", Help: "resumed automatically after this time, such as 30m or 2h", Empty: "until an operator resumes it"}},
 		}, plan: planGate, apply: applyGate},
 		{Action: queue.Action{
 			ID: queue.ActResume, Words: "endpoint resume", Example: "qtop endpoint resume 7 --reason 'deploy is over'", Key: "D", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Resume",

@@ -19,11 +19,11 @@ func eventSubscriptionActions() []entry {
 			Danger: queue.DangerOne, Function: "public.fn_event_subscription_add(text,text,text,text,text,jsonb,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
 				{Name: "recipient", Positional: true, Label: "Recipient", Required: true, Help: "role:NAME, agency:NAME, user:NAME or agent:NAME"},
-				{Name: "domain", Label: "Domain", Help: "empty = every domain"},
-				{Name: "type", Label: "Type", Help: "empty = every type"},
-				{Name: "stream", Label: "Stream", Help: "empty = every stream"},
-				{Name: "table", Label: "Subject table", Help: "only events about this table; empty = every one"},
-				{Name: "payload", Kind: queue.ArgObject, Label: "Payload", Help: "only events whose payload contains this JSON object; empty = every one"},
+				{Name: "domain", Label: "Domain", Empty: "every domain"},
+				{Name: "type", Label: "Type", Empty: "every type"},
+				{Name: "stream", Label: "Stream", Empty: "every stream"},
+				{Name: "table", Label: "Subject table", Help: "only events about this table", Empty: "every one"},
+				{Name: "payload", Kind: queue.ArgObject, Label: "Payload", Help: "only events whose payload contains this JSON object", Empty: "every one"},
 			},
 		}, plan: planEventSubscription, apply: applyEventSubscription},
 		{Action: queue.Action{

@@ -20,11 +20,11 @@ func eventTypeActions() []entry {
 			Title: "An event type", Button: "Save {targets}", Targets: queue.Targets{Name: "DOMAIN/TYPE", Of: "event type"},
 			Danger: queue.DangerOne, Function: "public.fn_event_type_set(text,text,text,text,text,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
-				{Name: "stream", Label: "Stream", Help: "producers must name this stream in its events; empty = unchanged"},
-				{Name: "lane", Kind: queue.ArgChoice, Label: "Lane", Choices: []string{"immediate", "delayed"}, Help: "immediate or delayed: producers must name this delivery lane in its events; empty = unchanged"},
-				{Name: "worker", Kind: queue.ArgChoice, Label: "Route worker", Choices: []string{"iu_outbound_default", "staging_outbound"}, Help: "the tick worker that routes the domain; empty = unchanged"},
-				{Name: "active", Kind: queue.ArgSwitch, Label: "Active", Help: "true or false: events of an inactive type are refused; empty = unchanged, true for a new type"},
-				{Name: "description", Max: 500, Label: "Description", Help: "empty = unchanged"},
+				{Name: "stream", Label: "Stream", Help: "producers must name this stream in its events", Empty: "unchanged"},
+				{Name: "lane", Kind: queue.ArgChoice, Label: "Lane", Choices: []string{"immediate", "delayed"}, Help: "immediate or delayed: producers must name this delivery lane in its events", Empty: "unchanged"},
+				{Name: "worker", Kind: queue.ArgChoice, Label: "Route worker", Choices: []string{"iu_outbound_default", "staging_outbound"}, Help: "the tick worker that routes the domain", Empty: "unchanged"},
+				{Name: "active", Kind: queue.ArgSwitch, Label: "Active", Help: "true or false: events of an inactive type are refused", Empty: "unchanged, true for a new type"},
+				{Name: "description", Max: 500, Label: "Description", Empty: "unchanged"},
 			},
 		}, plan: planEventType, apply: applyEventType},
 	}

@@ -29,7 +29,7 @@ func executorActions() []entry {
 				{Name: "kind", Kind: queue.ArgChoice, Label: "Kind", Default: "external_worker", Required: true, Choices: queue.ExecutorKinds()},
 				{Name: "domains", Label: "Domains", Help: "event domains it covers, separated by commas"},
 				{Name: "cadence", Kind: queue.ArgDuration, Label: "Cadence", Default: "60s", Required: true, Max: week, Help: "interval between its heartbeats"},
-				{Name: "stale-after", Kind: queue.ArgDuration, Label: "Stale after", Help: "empty = the flag queue.heartbeat.stale_threshold_seconds"},
+				{Name: "stale-after", Kind: queue.ArgDuration, Label: "Stale after", Empty: "the flag queue.heartbeat.stale_threshold_seconds"},
 			},
 		}, plan: planRegister, apply: applyRegister},
 		{Action: queue.Action{

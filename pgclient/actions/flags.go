@@ -26,7 +26,7 @@ func flagActions() []entry {
 			Danger: queue.DangerOne, Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
 				{Name: "value", Positional: true, Label: "New value", Required: true},
-				{Name: "for", Kind: queue.ArgDuration, Label: "For", Help: "reverts to the old value after this time; empty = permanent"},
+				{Name: "for", Kind: queue.ArgDuration, Label: "For", Help: "reverts to the old value after this time", Empty: "permanent"},
 			},
 		}, plan: planFlag, apply: applyFlag},
 	}

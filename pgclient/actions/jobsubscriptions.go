@@ -27,8 +27,8 @@ func subscribeActions() []entry {
 			Title: "What an executor may claim", Button: "Save {targets}", Hint: "may claim", Targets: queue.Targets{Name: "ID", Of: "executor"},
 			Danger: queue.DangerOne, Function: "public.fn_job_subscription_set(text,text,text,integer,integer,boolean,text,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
-				{Name: "kind", Label: "Job kind", Help: "empty = every kind"},
-				{Name: "domain", Label: "Domain", Help: "empty = every domain"},
+				{Name: "kind", Label: "Job kind", Empty: "every kind"},
+				{Name: "domain", Label: "Domain", Empty: "every domain"},
 				{Name: "floor", Kind: queue.ArgWhole, Min: math.MinInt16, Max: math.MaxInt16, Label: "Priority floor", Default: "0", Required: true, Help: "jobs of this priority or higher"},
 				{Name: "parallel", Kind: queue.ArgWhole, Min: 1, Max: 1_000_000, Label: "At once", Default: "1", Required: true, Help: "jobs it may lease at the same time, over all its hosts"},
 				{Name: "enabled", Kind: queue.ArgSwitch, Label: "Enabled", Default: "true", Required: true},

@@ -26,11 +26,11 @@ func routeActions() []entry {
 			Title: "A consumer of events", Button: "Save {targets}", Targets: queue.Targets{Name: "ID", List: "consumer list", Of: "consumer"},
 			Danger: queue.DangerOne, Function: "public.fn_consumer_set(text,text,text,text,text,boolean,text,text,boolean)", Role: "workflow_admin", Reason: true,
 			Args: []queue.Arg{
-				{Name: "domain", Label: "Domain", Help: "of the events; empty = unchanged"},
-				{Name: "type", Label: "Event type", Help: "of the events; empty = unchanged"},
-				{Name: "kind", Label: "Job kind", Help: "of the jobs it gets; empty = unchanged"},
-				{Name: "executor", Label: "Executor kind", Help: "kind of executor that runs them: " + strings.Join(queue.ExecutorKinds(), ", ") + "; empty = unchanged"},
-				{Name: "enabled", Kind: queue.ArgSwitch, Label: "Enabled", Help: "true or false; empty = unchanged, true for a new consumer"},
+				{Name: "domain", Label: "Domain", Help: "of the events", Empty: "unchanged"},
+				{Name: "type", Label: "Event type", Help: "of the events", Empty: "unchanged"},
+				{Name: "kind", Label: "Job kind", Help: "of the jobs it gets", Empty: "unchanged"},
+				{Name: "executor", Label: "Executor kind", Help: "kind of executor that runs them: " + strings.Join(queue.ExecutorKinds(), ", "), Empty: "unchanged"},
+				{Name: "enabled", Kind: queue.ArgSwitch, Label: "Enabled", Help: "true or false", Empty: "unchanged, true for a new consumer"},
 			},
 		}, plan: planRouting, apply: applyRouting},
 	}

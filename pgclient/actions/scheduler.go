@@ -31,7 +31,7 @@ func schedulerActions() []entry {
 			Help: "set the interval of a tick worker to 0, for a limited time or until it is resumed",
 			Noun: "tick worker", Button: "Pause {targets}", Safe: "Not now", Opposite: queue.ActTickResume, Targets: queue.Targets{Name: "WORKER", Of: "tick worker"},
 			Danger: queue.DangerOne, Function: "public.fn_dot_config_set(text,text,text,text,timestamptz,timestamptz)", Role: "workflow_admin", Reason: true,
-			Args: []queue.Arg{{Name: "for", Kind: queue.ArgDuration, Label: "For", Default: "30m", Help: "resumed automatically after this time; empty = until an operator resumes it"}},
+			Args: []queue.Arg{{Name: "for", Kind: queue.ArgDuration, Label: "For", Default: "30m", Help: "resumed automatically after this time", Empty: "until an operator resumes it"}},
 		}, plan: planTickPause, apply: applyTickFlag},
 		{Action: queue.Action{
 			ID: queue.ActTickResume, Words: "scheduler resume", Example: "qtop scheduler resume iu_outbound_default --reason 'maintenance is over'", Key: "P", Panes: []queue.PaneID{queue.PaneScheduler}, Verb: "Resume",

@@ -4,6 +4,7 @@ package queue
 // the same value with the same words.
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -39,16 +40,20 @@ type Arg struct {
 	Choices    []string // the values of an ArgChoice; a form may offer more from the snapshot
 	Positional bool     // on the command line, the value follows the target, without a flag
 	Clears     bool     // an empty value is allowed, and clears the current one
+	Empty      string   // what an empty value means, such as every domain; "" = nothing, or it Clears
 	Or         string   // a word that an ArgNumber accepts in place of a number, such as none
 	Help       string   // one line; "" = the choices
 }
 
-// Hint says which values are accepted: Help; if that is empty, the choices.
-func (a Arg) Hint() string {
-	if a.Help == "" {
-		return strings.Join(a.Options(), " or ")
+// Hint says which values are accepted: Explained; if that is empty, the choices.
+func (a Arg) Hint() string { return cmp.Or(a.Explained(), strings.Join(a.Options(), " or ")) }
+
+// Explained returns Help and what an empty value means.
+func (a Arg) Explained() string {
+	if a.Empty == "" {
+		return a.Help
 	}
-	return a.Help
+	return strings.TrimPrefix(a.Help+"; empty = "+a.Empty, "; ")
 }
 
 // Options returns the values to choose from in a form; nil = the value is typed.
