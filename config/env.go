@@ -137,7 +137,7 @@ func (l *loader) flagValues(flags map[string]string) map[string]value {
 		v, ok := l.understand(k, raw, where)
 		switch {
 		case !ok:
-		case strings.TrimSpace(raw) == "" && !k.clears: // such as "$PROD_DSN" of a script that did not set it: another source would count
+		case strings.TrimSpace(raw) == "" && !k.Clears: // such as "$PROD_DSN" of a script that did not set it: another source would count
 			l.problem(k.Name+" is empty", where, "give it a value or leave it out")
 		default:
 			v.where = where

@@ -19,6 +19,7 @@ type KeyInfo struct {
 	Default string // as a user would write it; "": no default
 	Help    string // one sentence without a full stop
 	Part    string // what the key is for: one of Parts
+	Clears  bool   // an empty flag takes away the value of other sources; of other keys, it is refused
 }
 
 // Parts returns what keys are for, in the order of Keys: reaching the database (connection),
@@ -69,10 +70,15 @@ func Poolers() []string { return []string{"auto", "transaction"} }
 // key is a KeyInfo with the default, the parser and the formatter that Load needs.
 type key struct {
 	KeyInfo
-	def    any
-	parse  parser
-	show   func(any) string
-	clears bool // an empty flag takes away the value of other sources
+	def   any
+	parse parser
+	show  func(any) string
+}
+
+// clearable is a key whose flag may be empty.
+func clearable(k key) key {
+	k.Clears = true
+	return k
 }
 
 // keys makes a new list for each Load: two defaults depend on the machine, and a caller cannot
@@ -84,7 +90,7 @@ func keys(src Sources) []key {
 			connection("dsn", src.Judge, "database, as a URL or key=value pairs; a password belongs in pgpass, PGPASSWORD or QTOP_DSN"),
 		),
 		part("listen",
-			connection("listen_dsn", src.Judge, "direct connection to the server for LISTEN and migrations, if dsn points to a pooler: without it, behind one in transaction mode, hosts and consoles poll; not used if a stronger source sets another dsn; default: dsn"),
+			clearable(connection("listen_dsn", src.Judge, "direct connection to the server for LISTEN and migrations, if dsn points to a pooler: without it, behind one in transaction mode, hosts and consoles poll; not used if a stronger source sets another dsn; default: dsn")),
 		),
 		part("connection",
 			text("pooler", "auto", oneOf(Poolers()), "pooler between qtop and the database: auto detects it, transaction says that it is one in transaction mode"),
@@ -115,12 +121,12 @@ func keys(src Sources) []key {
 			list("loops", none, names, "loops to run, comma separated; default: all"),
 			number("concurrency", 64, 1, 10_000, "maximum number of jobs and deliveries in flight on this host"),
 			duration("grace", 20*time.Second, 0, time.Hour, "how long a stop or reload waits for jobs and deliveries in flight; a quarter of it, at most 5s, before the end it stops those that still run"),
-			text("metrics_addr", "", address, "address for Prometheus metrics, /healthz and /readyz, such as 127.0.0.1:9187"),
+			clearable(text("metrics_addr", "", address, "address for Prometheus metrics, /healthz and /readyz, such as 127.0.0.1:9187")),
 			list("handlers", []Handler(nil), handlers, "job kinds and the command or URL that runs each: a list of {kind, command | url, timeout (default 1h)}; JSON in a flag or variable"),
 		),
 		part("delivery",
-			list("delivery.allow_networks", noPrefixes(), prefixes, "private and other special-purpose networks (CIDR) that webhooks and URL handlers may reach, comma separated"),
-			list("delivery.allow_plain_http", noPrefixes(), prefixes, "networks (CIDR) that may be reached by http without TLS, comma separated; a special-purpose network must be in delivery.allow_networks too"),
+			clearable(list("delivery.allow_networks", noPrefixes(), prefixes, "private and other special-purpose networks (CIDR) that webhooks and URL handlers may reach, comma separated")),
+			clearable(list("delivery.allow_plain_http", noPrefixes(), prefixes, "networks (CIDR) that may be reached by http without TLS, comma separated; a special-purpose network must be in delivery.allow_networks too")),
 		),
 		part("host",
 			number("delivery.per_endpoint", 8, 1, 10_000, "maximum number of deliveries in flight from this host to one endpoint (host:port)"),
@@ -134,7 +140,6 @@ func keys(src Sources) []key {
 		k.Flag = strings.NewReplacer("_", "-", ".", "-").Replace(k.Name)
 		k.Env = "QTOP_" + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
 		k.Default = k.show(k.def)
-		k.clears = slices.Contains([]string{"listen_dsn", "metrics_addr", "delivery.allow_networks", "delivery.allow_plain_http"}, k.Name)
 	}
 	return all
 }

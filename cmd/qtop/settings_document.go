@@ -31,8 +31,7 @@ The first of these that has the setting decides:
 One setting depends on another: a source that sets another ` + "`dsn` takes away the `listen_dsn`" + ` of the sources below it, which may lead to another
 database, and a warning names it. Set both in one source.
 
-An empty flag is an error, except ` + "`--listen-dsn`, `--metrics-addr`, `--delivery-allow-networks` and `--delivery-allow-plain-http`" + `,
-where it takes the value of other sources away. An empty variable counts as not set.
+An empty flag is an error, except CLEARS, where it takes the value of other sources away. An empty variable counts as not set.
 
 ` + "`qtop config show --origin`" + ` prints each value with its source, ` + "`qtop config check`" + ` lists everything that is wrong, with the line of the file
 and the name that is most likely meant; it also checks loops, the host id, handlers and refs of secrets, as a worker host does when it starts, and reads
@@ -112,7 +111,13 @@ func settingsMarkdown(schema string) (string, error) {
 	}
 	flags, _, _ = strings.Cut(flags, "\n\n")
 	var b strings.Builder
-	b.WriteString(settingsHead)
+	var clears []string
+	for _, k := range config.Keys() {
+		if k.Clears {
+			clears = append(clears, "`--"+k.Flag+"`")
+		}
+	}
+	b.WriteString(strings.Replace(settingsHead, "CLEARS", strings.Join(clears, ", "), 1))
 	for _, k := range config.Keys() {
 		value := "–"
 		if k.Default != "" {
