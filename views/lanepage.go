@@ -75,7 +75,7 @@ func hourWords(l queue.Lane, e Env) string {
 func laneWords(l queue.Lane, e Env) []string {
 	why := l.Why.String()
 	if why == "" && l.Waiting() > 0 {
-		why = "nothing blocks it"
+		why = "nothing known blocks it"
 	}
 	return []string{
 		why, l.Domain.String(), Rate(l.InPerSecond) + " in/s " + Rate(l.OutPerSecond) + " out/s",

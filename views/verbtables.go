@@ -31,7 +31,7 @@ func WaitingQueues(s *queue.Snapshot) Source {
 		{Name: "queue", Plain: func(w queue.Waiting) string { return w.Name() }},
 		{Name: "waiting", Plain: func(w queue.Waiting) string { return PlainBound(w.Waiting, w.WaitingBound) }},
 		{Name: "age_seconds", Head: "OLDEST", Plain: func(w queue.Waiting) string { return PlainOldest(w.OldestAt, w.AgeSeconds) }},
-		{Name: "why", Plain: func(w queue.Waiting) string { return cmp.Or(w.Why.String(), "nothing blocks it") }},
+		{Name: "why", Plain: func(w queue.Waiting) string { return cmp.Or(w.Why.String(), "nothing known blocks it") }},
 	}}.lines())
 }
 

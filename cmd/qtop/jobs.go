@@ -132,7 +132,7 @@ func (a *app) payloadOf(ctx context.Context, given string, most int64, do string
 	case errors.Is(err, errInterrupted):
 		return "", stdin, a.interrupted()
 	case err == nil && int64(len(read)) > most:
-		err = usage("the payload is larger than "+queue.Choose(most == maxPayload, "16 MiB", fmt.Sprint(most, " bytes")), stdin, do)
+		err = usage(fmt.Sprintf("the payload has more than %d bytes", most), stdin, do)
 	}
 	return string(read), stdin, err
 }

@@ -66,7 +66,7 @@ func ownParts(raw string) []string {
 		add(name, url.QueryUnescape)
 		add(value, url.QueryUnescape)
 	}
-	slices.SortFunc(parts, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	slices.SortFunc(parts, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
 	return slices.Compact(parts)
 }
 
