@@ -51,6 +51,28 @@ func runFor(ctx context.Context, r *handler.Runner, h handler.Handler, timeout t
 	return r.Run(ctx, h, job())
 }
 
+// runOut runs h with a context whose time is over as soon as h has begun.
+func runOut(ctx context.Context, r *handler.Runner, h handler.Handler) error {
+	o := &outOfTime{Context: context.WithoutCancel(ctx), done: make(chan struct{})}
+	return r.Run(o, handler.Func(func(ctx context.Context, j handler.Job) error { close(o.done); return h.Handle(ctx, j) }), job())
+}
+
+type outOfTime struct {
+	context.Context //nolint:containedctx // is a context itself
+	done            chan struct{}
+}
+
+func (o *outOfTime) Done() <-chan struct{} { return o.done }
+
+func (o *outOfTime) Err() error {
+	select {
+	case <-o.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 type brokenError struct{}
 
 func (*brokenError) Error() string { panic("no text") }
@@ -75,7 +97,7 @@ func TestGraceIsShorterWhenTheHostEnds(t *testing.T) {
 	go func() { <-asked; close(ending) }()
 	release := make(chan struct{})
 	defer close(release)
-	err := runFor(t.Context(), r, handler.Func(func(context.Context, handler.Job) error { <-release; return nil }), time.Millisecond)
+	err := runOut(t.Context(), r, handler.Func(func(context.Context, handler.Job) error { <-release; return nil }))
 	var f *handler.Failure
 	require.ErrorAs(t, err, &f)
 	require.Equal(t, handler.CodeHung, f.Code)
@@ -156,13 +178,13 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		h       handler.Func
-		timeout time.Duration // longer than patience: the host stops the attempt
+		stopped bool // by the host; false = out of time
 		code    string
 	}{
-		{"out of time", obey(errors.New("interrupted")), time.Millisecond, handler.CodeTimeout},
-		{"stopped", obey(errors.New("interrupted")), time.Hour, handler.CodeStopped},
-		{"out of time, with a code", obey(handler.Coded("MINE", errors.New("interrupted"))), time.Millisecond, "MINE"},
-		{"done all the same", obey(nil), time.Millisecond, ""},
+		{"out of time", obey(errors.New("interrupted")), false, handler.CodeTimeout},
+		{"stopped", obey(errors.New("interrupted")), true, handler.CodeStopped},
+		{"out of time, with a code", obey(handler.Coded("MINE", errors.New("interrupted"))), false, "MINE"},
+		{"done all the same", obey(nil), false, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -170,11 +192,12 @@ func TestRunEndsWithItsContext(t *testing.T) {
 			r.Grace = lasting(patience)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			if tt.timeout > patience {
-				inner := tt.h
-				tt.h = func(ctx context.Context, j handler.Job) error { cancel(); return inner(ctx, j) }
-			}
-			code, _, _ := handler.Outcome(within(t, func() error { return runFor(ctx, r, tt.h, tt.timeout) }))
+			code, _, _ := handler.Outcome(within(t, func() error {
+				if tt.stopped {
+					return r.Run(ctx, handler.Func(func(ctx context.Context, j handler.Job) error { cancel(); return tt.h(ctx, j) }), job())
+				}
+				return runOut(ctx, r, tt.h)
+			}))
 			require.Equal(t, tt.code, code)
 			require.Zero(t, r.Abandoned())
 		})
@@ -189,7 +212,7 @@ func TestRunAbandonsWhatHangs(t *testing.T) {
 	hang := handler.Func(func(context.Context, handler.Job) error { <-release; return errors.New("too late") })
 	const n = 3
 	for range n {
-		code, text, permanent := handler.Outcome(within(t, func() error { return runFor(t.Context(), r, hang, 100*time.Millisecond) })) // the handler must begin within this time
+		code, text, permanent := handler.Outcome(within(t, func() error { return runOut(t.Context(), r, hang) }))
 		require.Equal(t, handler.CodeHung, code)
 		require.Equal(t, "the handler did not return within 1ms after the end of its context (context deadline exceeded) and was abandoned", text)
 		require.False(t, permanent)
