@@ -81,6 +81,7 @@ func (h *Host) Status() queue.HostStatus {
 	st.ID, st.Instance = h.opts.ID, h.row.instance.String()
 	st.Executor, st.Kinds = h.jobs.ID, h.jobs.Kinds()
 	st.Refused = *h.row.refused.Load()
+	st.Failing = queue.Clean(h.row.failing.Load().String())
 	st.Listener = queue.ListenerStatus{State: "off"}
 	if lst := h.listener.Load(); lst != nil {
 		st.Listener, st.Wakes = lst.Status(), lst.Wakes()

@@ -59,8 +59,22 @@ type registration struct {
 	held     bool   // this instance has the id
 	sign     string // last sign of life of another instance that has the id; "" = no other instance has it
 	refused  atomic.Pointer[string]
+	failing  atomic.Pointer[failing] // nil = the last heartbeat was recorded
 
 	clock serverClock // guarded by engaging
+}
+
+// failing is since when and why heartbeats cannot be recorded.
+type failing struct {
+	since time.Time
+	why   string
+}
+
+func (f *failing) String() string {
+	if f == nil {
+		return ""
+	}
+	return "no heartbeat recorded since " + f.since.UTC().Format("2006-01-02 15:04:05 UTC") + ": " + f.why
 }
 
 // gate is a mutex for which a caller can wait until a time; it has the size 1.
@@ -178,6 +192,15 @@ func (r *registration) heartbeat(ctx context.Context) {
 	}
 	asked := time.Now()
 	at, refusal, err := r.db.HostHeartbeat(ctx, r.id, r.instance.String(), r.loops.running(), st.InFlight, progress)
+	if err == nil {
+		r.failing.Store(nil)
+	} else if ctx.Err() == nil {
+		now := &failing{since: asked, why: err.Error()}
+		if f := r.failing.Load(); f != nil {
+			now.since = f.since
+		}
+		r.failing.Store(now)
+	}
 	if err == nil && refusal == "" {
 		r.reportStep(ctx, r.clock.read(at, asked, time.Now()))
 	}

@@ -55,7 +55,8 @@ func (m *serviceManager) send(lines ...string) {
 // host holds its id and every loop runs, or it has waited for startLimit, and a
 // sign of life (WATCHDOG=1) at once and then twice per watchdog interval. The sign
 // means only that the process runs and its state can be read: a loop that waits
-// for the database or for a handler is no reason to kill the host. Once working
+// for the database or for a handler is no reason to kill the host. While heartbeats cannot be recorded,
+// the state says so. Once working
 // ends, the state is the one that stopping reports, and only the signs of life go on.
 func (m *serviceManager) follow(living, working context.Context, host *workerhost.Host) {
 	if m.conn == nil {
@@ -69,16 +70,20 @@ func (m *serviceManager) follow(living, working context.Context, host *workerhos
 	began, ready := time.Now(), false
 	for {
 		why := host.Ready()
-		status := "STATUS=" + queue.Clean(queue.Choose(why == "", "every loop runs", "not ready: "+why)).Cut(200).String()
+		state := queue.Choose(why == "", "every loop runs", "not ready: "+why)
+		if failing := host.Status().Failing; why == "" && !failing.Empty() {
+			state += "; " + failing.String()
+		}
+		status := "STATUS=" + queue.Clean(state).Cut(200).String()
 		switch {
 		case working.Err() != nil:
 		case !ready && (why == "" || time.Since(began) >= m.starts):
 			ready = true
 			m.send("READY=1", status)
-		case why != last:
+		case status != last:
 			m.send(status)
 		}
-		last = why
+		last = status
 		if m.watchdog > 0 && time.Since(alive) >= m.watchdog/2 {
 			m.send("WATCHDOG=1")
 			alive = time.Now()

@@ -202,6 +202,11 @@ func TestServiceStartsWithoutTheDatabase(t *testing.T) {
 	require.NotEmpty(t, host.Ready())
 	path.Cut(false)
 	require.NotContains(t, wait("STATUS=every loop runs"), "READY=1", "said once")
+	path.Cut(true)
+	wait("STATUS=every loop runs; no heartbeat recorded since 20")
+	require.Empty(t, host.Ready(), "a loop that waits for the database runs")
+	path.Cut(false)
+	require.Eventually(t, func() bool { return host.Status().Failing.Empty() }, patience, 10*time.Millisecond)
 
 	unit, err := os.ReadFile("../../.ci/package/qtop-worker@.service")
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ type HostStatus struct {
 	Instance string // a UUID of this process
 	Running  bool   // at least one loop runs
 	Refused  string // why the host may not start here, such as another live instance with its id
+	Failing  Text   // since when and why no heartbeat can be recorded; empty = the last one was
 	Loops    []LoopStatus
 	Listener ListenerStatus
 	Wakes    []Wake   // newest first, bounded
