@@ -286,7 +286,11 @@ func TestBulkUndo(t *testing.T) {
 	require.Equal(t, 2, num(got, "skipped"), "their sagas have jobs: %v", got)
 	require.Equal(t, 6, one[int](h, "SELECT count(*) FROM public.dead_letter_open"), "two never tried, four taken back")
 	b.counted()
-	require.Equal(t, 0, num(h.call("public.fn_queue_bulk_undo($1::bigint, 'ben')", b.id), "undone"), "once more changes nothing")
+	got = h.call("public.fn_queue_bulk_undo($1::bigint, 'ben')", b.id)
+	require.Equal(t, []any{0, 2, "nothing", "nothing was undone: 2 attempted already, 0 requeued or resolved again by others since"},
+		[]any{num(got, "undone"), num(got, "skipped"), got["rule"], got["reason"]}, "once more changes nothing")
+	require.Equal(t, []string{"refused: state", "done", "refused: nothing"},
+		one[[]string](h, "SELECT array_agg(outcome ORDER BY id) FROM public.queue_operator_action WHERE action = 'bulk_undo'"))
 	require.Equal(t, "0 0 0", b.tick(10))
 	b.counted()
 }

@@ -962,7 +962,7 @@ COMMENT ON FUNCTION public.fn_queue_bulk_others IS
 -- fn_queue_bulk_undo(id, actor) → {operation_id, undone, skipped, others, kind, audit_id}: undoes the operation and
 -- opens its dead letters again. skipped: sagas and jobs that have been attempted, and others: dead letters that
 -- somebody else has closed again since. Refused: not_found; state (the operation is planned or running); final (it
--- routed events, and their recipients already have them).
+-- routed events, and their recipients already have them); nothing (none could be undone; the numbers are returned too).
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_undo(p_operation_id bigint, p_actor text) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
@@ -978,6 +978,7 @@ DECLARE
   v_undone bigint := 0;
   v_skipped bigint := 0;
   v_others bigint := 0;
+  v_answer jsonb;
   v_audit bigint;
 BEGIN
   SELECT * INTO v_op FROM public.queue_bulk_operation WHERE operation_id = p_operation_id FOR UPDATE;
@@ -1014,6 +1015,16 @@ BEGIN
     v_others := v_others + cardinality(v_theirs);
     v_from := v_to;
   END LOOP;
+  v_answer := jsonb_build_object('operation_id', p_operation_id, 'undone', v_undone, 'skipped', v_skipped,
+    'others', v_others, 'kind', v_op.kind);
+  IF v_undone = 0 THEN
+    RETURN v_answer || public.fn_operator_refused(
+      p_action => 'bulk_undo'::text, p_target => 'operation ' || p_operation_id, p_actor => v_actor,
+      p_reason => v_op.reason, p_rule => 'nothing'::text, p_why => CASE WHEN v_skipped = 0
+        THEN 'nothing of this operation can be undone any more'
+        ELSE format('nothing was undone: %s attempted already, %s requeued or resolved again by others since',
+          v_skipped - v_others, v_others) END);
+  END IF;
   UPDATE public.queue_bulk_operation SET undone = undone + v_undone, requeued = requeued - v_undone,
     done = done - CASE WHEN kind = 'resolve' THEN v_undone ELSE 0 END
   WHERE operation_id = p_operation_id;
@@ -1024,8 +1035,7 @@ BEGIN
     p_after => jsonb_build_object('undone', v_undone, 'started_already', v_skipped - v_others)
       || CASE WHEN v_others > 0 THEN jsonb_build_object('closed_by_others', v_others) ELSE '{}' END,
     p_outcome => 'done'::text, p_operation_id => p_operation_id);
-  RETURN jsonb_build_object('operation_id', p_operation_id, 'undone', v_undone, 'skipped', v_skipped,
-    'others', v_others, 'kind', v_op.kind, 'audit_id', v_audit);
+  RETURN v_answer || jsonb_build_object('audit_id', v_audit);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_bulk_undo TO :"dead_letter_operator";
 COMMENT ON FUNCTION public.fn_queue_bulk_undo IS
