@@ -83,16 +83,22 @@ func TestPauseAndResume(t *testing.T) {
 func TestResumedSenderInPreview(t *testing.T) {
 	w := newWorld(t)
 	admin := w.client("queue_viewer", "workflow_admin")
-	w.exec("INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('e', 'https://r.example/in', true, true)")
-	w.exec("INSERT INTO public.events (event_type, payload) SELECT 'e', '{}' FROM generate_series(1, 300)")
+	w.exec(`INSERT INTO public.subscriptions (event_type, callback_url, active, verified) VALUES ('e', 'https://r.example/in', true, true),
+		('f', 'https://few.example/in', true, true)`)
+	w.exec("INSERT INTO public.events (event_type, payload) SELECT CASE WHEN i <= 300 THEN 'e' ELSE 'f' END, '{}' FROM generate_series(1, 350) i")
 	require.Eventually(t, func() bool { // the transaction of another test delays the router for a moment
 		w.exec("SELECT public.fn_webhook_router_run()")
-		return get[int](w, "SELECT count(*)::int FROM public.webhook_delivery_sagas") == 300
+		return get[int](w, "SELECT count(*)::int FROM public.webhook_delivery_sagas") == 350
 	}, 30*time.Second, 10*time.Millisecond)
 	for _, worker := range []string{"webhook_worker", "saga_orchestrator"} {
 		w.flag(queue.TickInterval(worker), "0")
 		p := plan(t, admin, queue.Request{Action: queue.ActTickResume, Targets: []string{worker}, Reason: "r"})
 		require.Contains(t, lines(p), "of 300 to r.example: 10/s at first", worker)
+		require.Contains(t, lines(p), "up to 50 of 50 to few.example: no slow start, it usually delivers as many in 10 s", worker)
+		w.flag("webhook.slow_start.enabled", "false")
+		p = plan(t, admin, queue.Request{Action: queue.ActTickResume, Targets: []string{worker}, Reason: "r"})
+		require.Contains(t, lines(p), "up to 300 of 300 to r.example: no slow start, webhook.slow_start.enabled is off", worker)
+		w.flag("webhook.slow_start.enabled", "true")
 		w.flag(queue.TickInterval(worker), "5")
 	}
 	p := plan(t, admin, queue.Request{Action: queue.ActFlagSet, Targets: []string{queue.TickInterval("webhook_worker")}, Args: map[string]string{"value": "2"}, Reason: "r"})

@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -73,10 +74,11 @@ func (c *Planner) released(ctx context.Context, p *queue.Plan, subscriptions []i
 		Endpoint       string
 		Waiting, First int64
 		Rate           float64
-		Slow           bool
+		Slow, Off      bool
 		Parts, All     int64
 	}
-	parts, err := pgrow.All[part](ctx, c.act, `SELECT endpoint, waiting, first_minute, usual_rate, slow_start, count(*) OVER (), (sum(waiting) OVER ())::bigint
+	parts, err := pgrow.All[part](ctx, c.act, `SELECT endpoint, waiting, first_minute, usual_rate, slow_start,
+			NOT EXISTS (SELECT FROM public.dot_config f WHERE f.key = 'webhook.slow_start.enabled' AND f.value = 'true'), count(*) OVER (), (sum(waiting) OVER ())::bigint
 		FROM public.fn_webhook_usual_rates($1::bigint[]) ORDER BY first_minute DESC, endpoint LIMIT 9`, subscriptions)
 	if err != nil {
 		return err
@@ -89,11 +91,18 @@ func (c *Planner) released(ctx context.Context, p *queue.Plan, subscriptions []i
 		case x.Slow:
 			addLine(p, "first minute", "up to %d of %d to %s: %.3g/s at first, doubled every 10 s while it delivers", x.First, x.Waiting, x.Endpoint, x.Rate)
 		default:
-			addLine(p, "first minute", "up to %d of %d to %s: no slow start", x.First, x.Waiting, x.Endpoint)
+			addLine(p, "first minute", "up to %d of %d to %s: no slow start, %s", x.First, x.Waiting, x.Endpoint,
+				queue.Choose(x.Off, "webhook.slow_start.enabled is off", "it usually delivers as many in 10 s"))
 		}
 		named += x.Waiting
 	}
 	return nil
+}
+
+// counted adds the line that says how many of the given rows the action changes, and which they are; none
+// stands there if no row was found.
+func counted(p *queue.Plan, label string, given int, names, none string) {
+	addLine(p, label, "%d of %d: %s", p.Count, given, cmp.Or(names, none))
 }
 
 // gateText says in the words of the pane Webhooks whether deliveries to an endpoint are sent.

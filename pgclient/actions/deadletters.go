@@ -252,7 +252,7 @@ func planDeadLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if err != nil {
 		return err
 	}
-	addLine(p, "dead letters", "%d of %d: %s", p.Count, len(a.results), names)
+	counted(p, "dead letters", len(a.results), names, "none of them exists")
 	var sources []string
 	for i, s := range deadLetterSources() {
 		if len(ids[i]) == 0 {

@@ -1,7 +1,6 @@
 package actions
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -90,7 +89,7 @@ func planJobCancel(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	names, _ := namesOf(kinds)
-	addLine(p, "jobs", "%d of %d: %s", p.Count, len(a.Results), cmp.Or(names, "not live any more"))
+	counted(p, "jobs", len(a.Results), names, "not live any more")
 	if err := c.cancelLines(ctx, p); err != nil {
 		return err
 	}
@@ -193,7 +192,7 @@ func planLeaseRelease(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	names, _ := namesOf(held)
-	addLine(p, "leases", "%d of %d: %s", p.Count, len(all.outcomes), cmp.Or(names, "none that is held"))
+	counted(p, "leases", len(all.outcomes), names, "none that is held")
 	if err := c.leaseLines(ctx, p, all.ids, all.hooks); err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func planNotificationRequeue(ctx context.Context, c *Planner, p *queue.Plan) err
 		return err
 	}
 	names, _ := namesOf(staged)
-	addLine(p, "notifications", "%d of %d: %s", p.Count, len(a.Results), names)
+	counted(p, "notifications", len(a.Results), names, "none of them is staged any more")
 	if cut {
 		addLine(p, "not all", "one requeue takes %d notifications, the oldest failures first: repeat it for the others", mostJobs)
 	}

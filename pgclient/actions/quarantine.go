@@ -70,7 +70,7 @@ func planQuarantineRetry(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	names, _ := namesOf(aside)
-	addLine(p, "rows", "%d of %d: %s", p.Count, len(a.Results), names)
+	counted(p, "rows", len(a.Results), names, "none of them is in quarantine any more")
 	if all && len(ids) == mostAside {
 		addLine(p, "not all", "one retry takes %d rows, the oldest first: repeat it for the others", mostAside)
 	}
