@@ -35,7 +35,7 @@ func bulkActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActBulkPlan, Words: "ops plan", Example: "qtop ops plan --filter 'code:HTTP_503 age<2h' --rate 20 --brake 20 --canary 5 --reason 'receiver is back'", Key: "N", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Freeze",
-			Help:     "freeze a selection of dead letters, to requeue, replay or close them at a fixed rate",
+			Help:     "freeze a selection of dead letters, to requeue or close them at a fixed rate",
 			Opposite: queue.ActBulkAbort, Undo: "abort it under the number that the result shows; nothing is sent until it is started", Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "dlq", Of: "dead letter"},
 			Danger: queue.DangerMany, Function: "public.fn_queue_bulk_plan(text,text[],text,numeric,integer,integer,text,text)",
 			Role: "dead_letter_operator", Reason: true,

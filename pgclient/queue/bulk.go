@@ -18,7 +18,7 @@ const (
 const BulkResolve = "resolve"
 
 // Operation is a bulk operation, a row of queue_bulk_operation: a frozen selection of
-// dead letters that worker hosts requeue, replay or close at a rate.
+// dead letters that worker hosts requeue or close at a rate.
 type Operation struct {
 	ID           int64      `json:"operation_id"`
 	Kind         string     `json:"kind"`       // requeue_webhook, replay_job, replay_event, resolve

@@ -7,7 +7,7 @@ type Word struct{ Stored, Shown string }
 
 // OperationWords returns the words for the kinds of bulk operations.
 func OperationWords() []Word {
-	return []Word{{"requeue_webhook", "requeue"}, {"replay_job", "replay"}, {"replay_event", "replay"}}
+	return []Word{{"requeue_webhook", "requeue"}, {"replay_job", "requeue"}, {"replay_event", "requeue"}}
 }
 
 // GateWords returns the words for the gates of webhook subscriptions; a suspended one is shown as
