@@ -45,7 +45,9 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 		Use: v.use, Short: v.short, Example: v.example, Args: cobra.NoArgs, Annotations: map[string]string{settingsKey: "connection caller watch"},
 	}
 	switch {
-	case strings.Contains(v.use, "[ID]"), strings.Contains(v.use, "[QUEUE]"):
+	case strings.Contains(v.use, "[QUEUE]"):
+		cmd.Args = cobra.ArbitraryArgs
+	case strings.Contains(v.use, "[ID]"):
 		cmd.Args = cobra.MaximumNArgs(1)
 	case strings.Contains(v.use, "ID"):
 		cmd.Args = cobra.ExactArgs(1)
@@ -152,6 +154,9 @@ func snapshotList(list string) show {
 			}
 		}
 		a.rows(views.SnapshotTable(list, &s), list)
+		if o.at != "" && a.output == "table" {
+			a.printf("snapshot of %s\n", views.PlainTime(&s.TakenAt))
+		}
 		return nil
 	}
 }

@@ -60,13 +60,13 @@ func slot(s queue.RetrySlot) string {
 	return "due in " + views.PlainAge(s.From) + " to " + views.PlainAge(s.To)
 }
 
-// showWhy prints why the named queue waits; without a name, the first cause for
-// each waiting queue.
+// showWhy prints why the named queue waits; without a name, the first cause for each waiting queue.
+// A name such as "webhook example.com" needs no quotes.
 func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 	if len(o.args) == 0 {
 		return snapshotList("waiting")(ctx, a, c, o)
 	}
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListWhy, ID: o.args[0]})
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListWhy, ID: strings.Join(o.args, " ")})
 	if err != nil {
 		return err
 	}
