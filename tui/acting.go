@@ -50,7 +50,7 @@ func (m *shell) planHere(r queue.Request) queue.Plan {
 	p.Lines = []queue.PlanLine{
 		{Label: "loop", Value: queue.Clean(l.Name + ": " + l.What)},
 		{Label: "now", Value: queue.Clean(l.State + ", " + views.Count(int64(l.InFlight)) + " in flight")},
-		{Label: "in a worker", Value: queue.Clean(a.Twin)},
+		{Label: "in a worker", Value: queue.Clean(strings.ReplaceAll(a.Twin, a.Targets.Name, strings.Join(r.Targets, ",")))},
 		{Label: "audit", Value: queue.Clean("not recorded: the audit has changes of the database only, not of the loops of this process")},
 	}
 	return p

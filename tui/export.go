@@ -8,6 +8,7 @@ package tui
 import (
 	"cmp"
 	"context"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,10 +20,7 @@ import (
 	"github.com/qtop/qtop/views"
 )
 
-const (
-	pathLess = 45               // cells of the status line that the words around the path need
-	savedFor = 20 * time.Second // how long the result shows: a path takes longer to read than a word
-)
+const savedFor = 20 * time.Second // how long the result shows: a path takes longer to read than a word
 
 // export asks for a file name; if file is given, it starts the export at once.
 func (m *root) export(file string) tea.Cmd {
@@ -186,11 +184,22 @@ func (m *root) saved(msg savedMsg) {
 		m.warn("export: " + why(msg.err))
 	default:
 		g, path := m.display.theme.G, clean(msg.path)
-		if cells(path) > m.size.W-pathLess {
+		more := queue.Choose(msg.done.Cut, " (there are more)", "")
+		lead := views.Count(msg.done.Rows) + " of " + msg.of.list + more + " " + g.Right + " "
+		asOf := " " + g.Dot + " as of " + m.env().Stamp(msg.done.From)
+		fits := func(s string) bool { return cells(s) < m.size.W }
+		if home, err := os.UserHomeDir(); err == nil && !fits(lead+path+asOf) {
+			if below, ok := strings.CutPrefix(path, home+"/"); ok {
+				path = "~/" + below
+			}
+		}
+		if !fits(lead + path + asOf) {
+			asOf = ""
+		}
+		if !fits(lead + path) {
 			path = g.Ellipsis + "/" + filepath.Base(path)
 		}
-		more := queue.Choose(msg.done.Cut, " (there are more)", "")
-		m.inform(views.Count(msg.done.Rows) + " of " + msg.of.list + more + " " + g.Right + " " + path + " " + g.Dot + " as of " + m.env().Stamp(msg.done.From))
+		m.inform(lead + path + asOf)
 		m.notice.until = m.o.Now().Add(savedFor)
 	}
 }

@@ -65,6 +65,15 @@ func saving(t *testing.T, s *fakeStore, test func(c *console, f *folder)) {
 	run(t, setup{w: 120, h: 40, store: s, o: Options{Save: f.save}}, func(c *console) { test(c, f) })
 }
 
+// Where the file is fits into 80 cells: the time of its rows is left out before its directory.
+func TestExportNamesTheDirectory(t *testing.T) {
+	f := &folder{files: map[string]string{}}
+	run(t, setup{w: 80, h: 24, o: Options{Save: f.save}}, func(c *console) {
+		c.press("g", "a", "x", "enter")
+		c.sees("4 of audit → /night/qtop-audit-20000101T000000Z.csv")
+	})
+}
+
 func column(rows [][]string, name string) (cells []string) {
 	i := slices.Index(rows[0], name)
 	for _, r := range rows[1:] {

@@ -3,6 +3,7 @@ package tui
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"charm.land/bubbles/v2/textinput"
@@ -17,11 +18,12 @@ type field struct {
 	arg     queue.Arg
 	input   textinput.Model
 	choice  int
+	number  bool // the input still has the number that it began with: the first digit replaces it
 	problem string
 }
 
 func newField(a queue.Arg) *field {
-	f := &field{arg: a, input: newInput(a.Default)}
+	f := &field{arg: a, input: newInput(a.Default), number: isNumber(a.Default)}
 	if i := slices.Index(a.Options(), a.Default); i > 0 {
 		f.choice = i
 	}
@@ -46,7 +48,10 @@ func (f *field) edit(msg tea.Msg) {
 	f.problem = ""
 	n := len(f.arg.Options())
 	if n == 0 {
-		f.input = edit(f.input, msg)
+		if f.number && startsNumber(msg) {
+			f.input.Reset()
+		}
+		f.number, f.input = false, edit(f.input, msg)
 		return
 	}
 	switch pressed(msg) {
@@ -55,6 +60,22 @@ func (f *field) edit(msg tea.Msg) {
 	case "left", "h":
 		f.choice = (f.choice - 1 + n) % n
 	}
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.ParseFloat(s, 64)
+	return err == nil
+}
+
+// startsNumber reports whether msg is a typed digit or a pasted number.
+func startsNumber(msg tea.Msg) bool {
+	switch m := msg.(type) {
+	case tea.KeyPressMsg:
+		return isNumber(m.Text)
+	case tea.PasteMsg:
+		return isNumber(strings.TrimSpace(m.Content))
+	}
+	return false
 }
 
 // check validates the value with Arg.Check and Arg.Missing, as the headless

@@ -1,8 +1,10 @@
 package tui
 
 import (
+	"strings"
 	"testing"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -67,6 +69,30 @@ func TestATypedNoteIsWritten(t *testing.T) {
 		c.rest(quiet)
 		require.Equal(t, "new", last(s.asked()).Args["notes"])
 	})
+}
+
+// The first digit replaces the number that an input began with, so that a rate of 20 does not become 201. After any
+// other key the number is edited.
+func TestTheFirstDigitReplacesANumber(t *testing.T) {
+	for _, x := range []struct{ from, keys, want string }{
+		{"20", "5", "5"}, {"20", "15", "15"}, {"20", "end 5", "205"}, {"20", "backspace 5", "25"}, {"20", "left 5", "250"},
+		{"0.5", "12", "12"}, {"20", "a", "20a"}, {"5m", "1", "5m1"}, {"notes", "1", "notes1"}, {"", "20", "20"},
+	} {
+		f := newField(queue.Arg{Name: "rate", Default: x.from, Required: true})
+		for _, k := range strings.Fields(x.keys) {
+			if len(k) > 2 {
+				f.edit(keyOf(k))
+				continue
+			}
+			for _, r := range k {
+				f.edit(keyOf(string(r)))
+			}
+		}
+		require.Equal(t, x.want, f.value(), x)
+	}
+	f := newField(queue.Arg{Name: "rate", Default: "20"})
+	f.edit(tea.PasteMsg{Content: " 7\n"})
+	require.Equal(t, "7", f.value())
 }
 
 // The value of a flag that was not edited keeps its blanks.
