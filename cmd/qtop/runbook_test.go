@@ -42,4 +42,20 @@ func TestRunbookHasTheWordsOfTheScreen(t *testing.T) {
 		}
 	}
 	require.Greater(t, words, 20)
+
+	// Nor does a screen or qtop status show a word that the runbook lacks.
+	status, err := os.ReadFile("status.go")
+	require.NoError(t, err)
+	screen.Write(status)
+	found := 0
+	for _, form := range []string{`label: "([A-Z][A-Z ]+)"`, `\{queue\.Alert\w+, "([A-Z ]+)"`, `queue\.Alert\w+: +"([A-Z]+(?: [A-Z]+)*)`} {
+		for _, word := range regexp.MustCompile(form).FindAllStringSubmatch(screen.String(), -1) {
+			require.Contains(t, string(text), word[1])
+			found++
+		}
+	}
+	require.Greater(t, found, 15)
+	for _, state := range []string{"OFF", "INVALID", "OVERDUE"} {
+		require.Contains(t, string(text), "`"+state+"`")
+	}
 }
