@@ -112,6 +112,28 @@ func TestResultsOfSessionsThatAreEnded(t *testing.T) {
 	require.Equal(t, "1 0", w.text("SELECT max(attempt_no) || ' ' || max(lease_resets) FROM public.webhook_delivery_jobs"))
 }
 
+// While a job runs the login of its host is refused, for longer than the lease: the result is recorded when the
+// login is let in again, and the job does not run again.
+func TestResultsOfARefusedLogin(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 10, "queue.lease.duration_seconds", "4")
+	login := w.text("SELECT rolname FROM pg_roles WHERE rolcanlogin AND NOT rolsuper AND strpos('" + w.dsn + "', rolname) > 0")
+	refused := make(chan struct{})
+	s := &seen{then: func(context.Context, handler.Job) error { <-refused; return nil }}
+	w.run(workerhost.Options{Handlers: map[string]handler.Handler{"work": s}, Loops: []string{"job_executor"}}) // nothing reaps the lease
+	w.enqueue("work", 1)
+	eventually(t, func() bool { return s.count() == 1 }, "it does not run")
+	w.exec("ALTER ROLE " + login + " NOLOGIN")
+	w.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", login)
+	w.becomes(0, "SELECT count(*)::int FROM pg_stat_activity WHERE usename = $1", login)
+	close(refused)
+	w.becomes(1, "SELECT count(*)::int FROM public.job_lease WHERE lease_until < clock_timestamp() - interval '1 second'")
+	w.exec("ALTER ROLE " + login + " LOGIN")
+	w.becomes(1, jobsOf, "succeeded")
+	require.Equal(t, 1, s.count())
+	require.Equal(t, "0 0", w.text("SELECT attempts || ' ' || lost_leases FROM public.job_history"))
+}
+
 // If the database refuses the text of a result, the result is recorded without the text.
 func TestResultsWhoseTextIsRefused(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package pgerror
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -28,7 +29,7 @@ const (
 
 func (f Fate) String() string { return [...]string{"give back", "record again", "give up"}[f] }
 
-// StateFate says the Fate for one SQLSTATE, or for a whole class of them (two characters).
+// StateFate says the Fate of an ERROR with one SQLSTATE, or with one of a whole class of them (two characters).
 type StateFate struct {
 	State string // five characters; or two, for a whole class
 	Fate  Fate
@@ -38,7 +39,7 @@ type StateFate struct {
 }
 
 // StateFates returns the whole table: each class of PostgreSQL's appendix A once, and the codes
-// that differ from their class.
+// that differ from their class. For a FATAL or PANIC only Smaller counts: see FateOf.
 func StateFates() []StateFate {
 	return []StateFate{
 		{"00", GiveBack, false, "success is no error"},
@@ -65,7 +66,7 @@ func StateFates() []StateFate {
 		{"25P04", Again, true, "the transaction was ended because it took too long"},
 		{"26", Again, false, "the prepared statement is gone: a pooler or a restart gave another session"},
 		{"27", GiveBack, false, "a trigger changed the row that is being changed: a trigger that others added"},
-		{"28", GiveBack, false, "the login is refused"},
+		{"28", GiveBack, false, "a login was refused within a statement: a trigger that others added"},
 		{"2B", GiveBack, false, "a role that others depend on: nothing that a result does"},
 		{"2D", GiveBack, false, "a transaction ended inside a function: a trigger that others added"},
 		{"2F", GiveBack, false, "an SQL function failed: a trigger that others added"},
@@ -73,7 +74,7 @@ func StateFates() []StateFate {
 		{"38", GiveBack, false, "a function in another language failed: a trigger that others added"},
 		{"39", GiveBack, false, "a function in another language failed: a trigger that others added"},
 		{"3B", GiveBack, false, "a savepoint failed: a trigger that others added"},
-		{"3D", GiveBack, false, "the database is gone or has another name"},
+		{"3D", GiveBack, false, "a statement names a database that does not exist: a trigger that others added"},
 		{"3F", GiveBack, false, "the schema is gone"},
 		{"40", Again, false, "the transaction lost against another: serialization, deadlock"},
 		{"42", GiveBack, false, "a right, a table or a function is missing: the schema and the program do not fit"},
@@ -98,8 +99,7 @@ func StateFates() []StateFate {
 
 // FateOf classifies the error of a statement that records results; smaller means that the statement
 // may succeed with fewer results. An error that does not come from the server counts as a lost
-// connection, so its fate is Again; so does an internal error that ended the session or let none
-// begin, as on a full disk.
+// connection, so its fate is Again; so does a FATAL or PANIC of any SQLSTATE.
 func FateOf(err error) (fate Fate, smaller bool) {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -108,24 +108,23 @@ func FateOf(err error) (fate Fate, smaller bool) {
 		}
 		return GiveBack, false
 	}
-	if noSession(pg) {
-		return Again, false
-	}
 	found := StateFate{}
 	for _, f := range StateFates() {
 		if f.State == pg.Code || f.State == firstTwo(pg.Code) && found.State == "" {
 			found = f
 		}
 	}
+	if noSession(pg) {
+		return Again, found.Smaller // of those that end a session, such as transaction_timeout
+	}
 	return found.Fate, found.Smaller // for a class that PostgreSQL does not have: the zero value, GiveBack
 }
 
-// noSession reports whether an internal error ended the session, or let none begin, or whether the
-// database accepts no connections (ALLOW_CONNECTIONS false, as in a restore): it says nothing about the
-// statement. On a full disk PostgreSQL cannot begin sessions at times ("could not write init file").
+// noSession reports whether the server or a pooler ended the session or let none begin: a restart, a full
+// disk, a database that accepts no connections, a login that is refused. It says nothing about the statement.
 func noSession(pg *pgconn.PgError) bool {
-	ended := pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC"
-	return ended && (firstTwo(pg.Code) == "XX" || pg.Code == "55000")
+	severity := cmp.Or(pg.SeverityUnlocalized, pg.Severity) // a pooler may send only one of them, in English
+	return severity == "FATAL" || severity == "PANIC"
 }
 
 func firstTwo(code string) string { return code[:min(2, len(code))] }

@@ -66,6 +66,16 @@ func TestFateOf(t *testing.T) {
 		_, got := pgerror.FateOf(&pgconn.PgError{Code: code})
 		require.Equal(t, smaller, got, code)
 	}
+	// a login that is refused, a database that is gone or closed, a setting that no session takes: nothing of a statement
+	for _, code := range strings.Fields("28000 28P01 3D000 42501 42704 22023 54000 55000 0A000 P0001 08P01 57P01 57P03 53300") {
+		for _, pg := range []*pgconn.PgError{{SeverityUnlocalized: "FATAL", Severity: "FATAL"}, {Severity: "FATAL"}, {SeverityUnlocalized: "PANIC"}} {
+			pg.Code = code
+			fate, _ := pgerror.FateOf(pgerror.Translate(pg))
+			require.Equal(t, pgerror.Again.String(), fate.String(), code)
+		}
+	}
+	_, smaller := pgerror.FateOf(&pgconn.PgError{SeverityUnlocalized: "FATAL", Code: "25P04"})
+	require.True(t, smaller, "transaction_timeout ends the session of a statement that took too long")
 	for severity, want := range map[string]pgerror.Fate{"FATAL": pgerror.Again, "PANIC": pgerror.Again, "ERROR": pgerror.GiveBack} {
 		err := pgerror.Translate(&pgconn.PgError{SeverityUnlocalized: severity, Code: "XX000", Message: "could not write init file"})
 		fate, _ := pgerror.FateOf(err)

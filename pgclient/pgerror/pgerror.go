@@ -196,7 +196,7 @@ func serverError(pg *pgconn.PgError, err error) error {
 		e.Do = queue.Clean("make room on the disk of the server: it may be full; sessions that are open go on reading")
 	case noSession(pg) && pg.Code == "55000":
 		e.Kind, e.Do = queue.KindUnavailable, queue.Clean(cmp.Or(Mask(pg.Hint), "see ALLOW_CONNECTIONS of the database: an operator opens it with ALTER DATABASE"))
-	case noSession(pg):
+	case noSession(pg) && firstTwo(pg.Code) == "XX":
 		e.Kind = queue.KindUnavailable
 	case strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"):
 		e.Kind = queue.KindUnavailable
