@@ -2,7 +2,9 @@ package workerhost_test
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -67,4 +69,53 @@ func TestUnreadablePayloadOfJob(t *testing.T) {
 	}
 	w.becomes(1, "SELECT count(*)::int FROM public.job_history WHERE status = 'failed' AND failure_code = 'PAYLOAD_UNREADABLE' AND last_error LIKE '%not run: as text the payload is longer%'")
 	require.NoError(t, h.stop())
+}
+
+// A job whose payload cannot be read at present is handed back, said, and claimed again after pauses that grow: no
+// attempt is counted. It runs once its payload can be read.
+func TestPayloadThatCannotBeReadAtPresent(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 10)
+	w.exec("CREATE SEQUENCE public.reads")
+	w.exec("GRANT ALL ON SEQUENCE public.reads TO PUBLIC")
+	whole := w.text("SELECT pg_get_functiondef('public.fn_job_payload'::regproc)")
+	w.exec(strings.Replace(whole, "BEGIN", "BEGIN PERFORM nextval('public.reads'); RAISE EXCEPTION 'out of memory' USING ERRCODE = '53200';", 1))
+	s := &seen{}
+	h := w.jobs(workerhost.Options{}, map[string]handler.Handler{"k": s})
+	began := time.Now()
+	w.exec("SELECT public.fn_job_enqueue('k', 'work', 'DOT', jsonb_build_object('text', repeat('x', 100000)), p_max_attempts => 1)")
+	eventually(t, func() bool { return w.int("SELECT (last_value - 1 + is_called::int)::int FROM public.reads") >= 4 }, "it is not tried again")
+	require.Greater(t, time.Since(began), 1750*time.Millisecond, "without pauses of 250, 500 and 1000 ms")
+	eventually(t, func() bool { return strings.Contains(h.status("job_executor").LastErr.String(), "out of memory") }, "the loop does not say it")
+	w.exec(whole)
+	w.becomes(1, jobsOf, "succeeded")
+	require.Equal(t, 1, s.count())
+	require.Equal(t, "0 0", w.text("SELECT attempts || ' ' || lost_leases FROM public.job_history"))
+}
+
+// A job for whose payload there is no room is handed back after a second: short jobs run in its slot. It runs when
+// there is room.
+func TestPayloadWithoutRoomKeepsNoSlot(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 10)
+	w.exec("UPDATE public.dot_config SET value = '999999999' WHERE key = 'queue.payload.max_bytes'")
+	enqueue := func(kind string, bytes int) {
+		w.exec("SELECT public.fn_job_enqueue($1, 'work', 'DOT', jsonb_build_object('text', repeat('x', $2::int)), p_max_attempts => 1)", kind, bytes)
+	}
+	end := make(chan struct{})
+	long, other, short := &seen{then: func(context.Context, handler.Job) error { <-end; return nil }}, &seen{}, &seen{}
+	h := w.jobs(workerhost.Options{Concurrency: 2}, map[string]handler.Handler{"long": long, "other": other, "short": short})
+	enqueue("long", 17_000_000) // fills the memory for payloads
+	eventually(t, func() bool { return long.count() == 1 }, "it does not run")
+	enqueue("other", 100_000)
+	eventually(t, func() bool {
+		return strings.Contains(h.status("job_executor").LastErr.String(), "another long payload")
+	}, "the loop does not say it")
+	enqueue("short", 10)
+	w.becomes(1, jobsOf, "succeeded")
+	require.Equal(t, 1, short.count())
+	close(end)
+	w.becomes(3, jobsOf, "succeeded")
+	require.Equal(t, []int{1, 1}, []int{long.count(), other.count()})
+	require.Equal(t, "0 0", w.text("SELECT max(attempts) || ' ' || max(lost_leases) FROM public.job_history"))
 }

@@ -214,14 +214,20 @@ func (c *workers) work(r *run) {
 		c.results.handBack([]*run{r})
 		return
 	}
-	ctx := r.start(c.working, c.Timeout, c.clock(), c.ticks.Load())
-	var err error
+	timeout := c.Timeout
+	if r.job.Payload == nil {
+		timeout = 0 // it counts once the payload has arrived
+	}
+	ctx := r.start(c.working, timeout, c.clock())
+	var err, lack error
 	switch {
 	case ctx == nil:
 	case r.job.Payload == nil:
-		err = c.workWithReadPayload(ctx, r)
+		err, lack = c.workWithReadPayload(ctx, r)
 	default:
+		r.begin(c.ticks.Load())
 		err = c.runner.Run(ctx, c.Handlers[r.job.Kind], handlerJob(r.job, r.job.Payload))
+		lack = handler.Shortage(err)
 	}
 	switch lost, confirmed := r.finish(); {
 	case lost && (confirmed || ctx == nil || err != nil):
@@ -231,7 +237,7 @@ func (c *workers) work(r *run) {
 		c.pauses.Began(r.job.Kind, r.job.ID)
 		r.outcome = succeeded
 		c.results.acks.Add(r)
-	case c.working.Err() != nil, errors.Is(err, errNotBegun), c.lacks(r, err): // the job is not at fault: no attempt is counted
+	case c.working.Err() != nil, errors.Is(err, errNoRoom), c.lacks(r, lack): // the job is not at fault: no attempt is counted
 		r.outcome = released
 		c.results.returns.Add(r)
 	default:
@@ -244,9 +250,9 @@ func (c *workers) work(r *run) {
 	}
 }
 
-// lacks reports whether a job must be handed back because this host lacked something to begin it.
-func (c *workers) lacks(r *run, err error) bool {
-	lack := handler.Shortage(err)
+// lacks reports whether a job must be handed back because this host lacked something to begin it; nil: it
+// has begun.
+func (c *workers) lacks(r *run, lack error) bool {
 	if lack == nil {
 		c.pauses.Began(r.job.Kind, r.job.ID)
 		return false
@@ -259,35 +265,50 @@ func (c *workers) lacks(r *run, err error) bool {
 	return true
 }
 
-// errNotBegun means that the handler was not started, because the payload could not be read at
-// present.
-var errNotBegun = errors.New("not begun")
+// errNoRoom means that the job is handed back, because there is no room for its payload at present.
+var errNoRoom = errors.New("not begun")
 
 // workWithReadPayload reads the payload of a job within the budget of the host and runs the
-// handler. It is for payloads that were too long to be returned by the claim.
-func (c *workers) workWithReadPayload(ctx context.Context, r *run) (err error) {
+// handler. It is for payloads that were too long to be returned by the claim. A job for which there was no room for
+// an hour waits in its slot until there is: it is not at fault. lack is what the host lacked to begin the job, such
+// as a database that returns the payload.
+func (c *workers) workWithReadPayload(ctx context.Context, r *run) (err, lack error) {
 	leased := true
 	read := func(ctx context.Context, most int64) (p work.Payload, err error) {
 		p, leased, err = c.Client.JobPayload(ctx, r.ref(), most)
 		return p, err
 	}
-	readErr := c.Budget.Use(ctx, read, func(p work.Payload) {
+	use := func(p work.Payload) {
 		switch {
 		case !leased:
 			r.lose(true)
 		case !p.Readable:
 			err = handler.Permanent(handler.Coded(handler.CodeUnreadable, errors.New("not run: "+lease.Unreadable)))
 		default:
-			err = c.runner.Run(ctx, c.Handlers[r.job.Kind], handlerJob(r.job, p.Text))
+			limited, cancel := ctx, func() {}
+			if c.Timeout > 0 {
+				limited, cancel = context.WithTimeout(ctx, c.Timeout)
+			}
+			defer cancel()
+			r.begin(c.ticks.Load())
+			err = c.runner.Run(limited, c.Handlers[r.job.Kind], handlerJob(r.job, p.Text))
+			lack = handler.Shortage(err)
 		}
-	})
-	switch {
-	case readErr == nil:
-		return err
-	case ctx.Err() != nil || pgerror.Retryable(readErr):
-		return errNotBegun
 	}
-	return handler.Coded(handler.CodeUnreadable, readErr)
+	readErr := c.Budget.TryUse(ctx, read, use)
+	if errors.Is(readErr, lease.ErrNoRoom) {
+		if c.lacks(r, readErr) {
+			return errNoRoom, nil
+		}
+		readErr = c.Budget.Use(ctx, read, use)
+	}
+	if readErr == nil {
+		return err, lack
+	}
+	if pgerror.Retryable(readErr) {
+		lack = readErr
+	}
+	return handler.Coded(handler.CodeUnreadable, readErr), lack
 }
 
 // handlerJob converts a claimed job to the type that handlers receive.

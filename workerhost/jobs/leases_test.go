@@ -54,3 +54,17 @@ func TestLeasesAreShortenedFromNow(t *testing.T) {
 	s.shorten(time.Hour)
 	require.EqualValues(t, 30*time.Second, nearlyOver.length.Load(), "a longer one counts from the next renewal")
 }
+
+// A job counts as started once its handler runs, and not while it waits for its payload: if its host dies then, it
+// runs once more, also on its last attempt.
+func TestAJobStartsWithItsHandler(t *testing.T) {
+	t.Parallel()
+	g := &leaseGroup{}
+	g.length.Store(int64(time.Minute))
+	r := &run{job: &work.Job{}, group: g}
+	require.NotNil(t, r.start(t.Context(), 0, 0))
+	require.False(t, r.startDue(1000))
+	r.begin(1000)
+	require.False(t, r.startDue(1000+slowTicks))
+	require.True(t, r.startDue(1001+slowTicks))
+}

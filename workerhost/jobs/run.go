@@ -20,7 +20,7 @@ const (
 
 // The states of a job in this process.
 const (
-	waiting = iota
+	waiting = iota // for a slot, or for its payload
 	running
 	reported // the result of the job is queued or sent
 	settled
@@ -36,7 +36,7 @@ type run struct {
 	lost           bool  // the lease is lost or could not be renewed in time
 	lostInDatabase bool  // the database reported the lease as lost, so it will refuse the result
 	startRecorded  bool  // the database has recorded the start of the job
-	tick           int64 // tick at which the job was claimed or, once it runs, at which it began
+	tick           int64 // tick at which the job was claimed or, once it runs, at which its handler began
 	cancel         context.CancelFunc
 
 	// The result; set before the run is queued in results.
@@ -48,9 +48,9 @@ func (r *run) ref() work.JobLease {
 	return work.JobLease{ID: r.job.ID, Token: r.job.Token}
 }
 
-// start returns the context for the handler, or nil when the lease is lost and the job must not
-// start.
-func (r *run) start(working context.Context, timeout, now time.Duration, tick int64) context.Context {
+// start returns the context for the work on the job, or nil when the lease is lost and the job must not
+// start. A timeout of 0 sets no limit.
+func (r *run) start(working context.Context, timeout, now time.Duration) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lost || r.group.until() <= now {
@@ -63,8 +63,14 @@ func (r *run) start(working context.Context, timeout, now time.Duration, tick in
 	} else {
 		ctx, r.cancel = context.WithCancel(working)
 	}
-	r.state, r.tick = running, tick
 	return ctx
+}
+
+// begin records that the handler begins now.
+func (r *run) begin(tick int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state, r.tick = running, tick
 }
 
 // finish records that the handler has returned. lost reports that the lease was lost meanwhile,

@@ -24,14 +24,14 @@ type delivery struct {
 	endpoint  string
 	claimSent time.Time // taken before the claim was sent
 	claimed   time.Time // when the claim returned
-	// The request goroutine writes sent, delivered, payloadUnread (the payload could not be read
-	// at present), shortage and fault (the request could not be signed) before it sends the end of the
+	// The request goroutine writes sent, delivered, payloadUnread (the turn of the payload did not come
+	// in time), shortage and fault (the request could not be signed) before it sends the end of the
 	// request to requests.ended. It writes report before it queues the delivery in
 	// requests.results.
 	sent, delivered bool
 	payloadUnread   bool
 	shortage        error // what this host lacked to send the request
-	unreadable      bool  // the database cannot return the payload; written together with report
+	unreadable      bool  // the database cannot return the payload, or not at present; written together with report
 	fault           *sender.Fault
 	report          work.WebhookReport
 	settled         atomic.Bool // the database has answered to the report

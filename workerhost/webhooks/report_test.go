@@ -16,8 +16,11 @@ import (
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/pgclient/work"
+	"github.com/qtop/qtop/workerhost/lease"
 	"github.com/qtop/qtop/workerhost/loop"
+	"github.com/qtop/qtop/workerhost/sender"
 )
 
 // claimedWorker returns a worker on a new database, three deliveries of one webhook subscription
@@ -74,6 +77,33 @@ func TestUnreadPayloadKeepsNoOthers(t *testing.T) {
 	again, err := w.Client.ClaimWebhooks(t.Context(), "x", 3, nil, 3, 0)
 	require.NoError(t, err)
 	require.Len(t, again, 2)
+}
+
+// The payload of a delivery is not read in time, for a reason that may pass: the delivery is handed back as one for which
+// the host lacks something. If that lasts, it is a failed attempt in which nothing was sent.
+func TestPayloadThatIsNotReadInTime(t *testing.T) {
+	t.Parallel()
+	w, l, claimed, admin := claimedWorker(t)
+	w.Budget = lease.NewBudget()
+	r := newRequests(w, l, 3)
+	tx, err := admin.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	_, err = tx.Exec(t.Context(), "LOCK TABLE public.events IN ACCESS EXCLUSIVE MODE") // the read of the payload waits
+	require.NoError(t, err)
+	claimed[0].Payload = nil
+	x := &delivery{WebhookJob: claimed[0], claimed: time.Now(), until: time.Now().Add(reportReserve + minTimeout + time.Second)}
+	r.send(t.Context(), x)
+	require.Equal(t, end{x, false}, <-r.ended)
+	require.Error(t, x.shortage)
+	require.False(t, x.sent)
+	require.Equal(t, queue.Said(x.shortage).String(), l.Status().LastErr.String())
+
+	x = &delivery{WebhookJob: claimed[0], claimed: time.Now(), until: time.Now().Add(reportReserve + minTimeout + time.Second)}
+	res, sent := r.attempt(t.Context(), x)
+	require.True(t, sent)
+	require.Equal(t, sender.CodeProtocolError, res.Code)
+	require.True(t, x.unreadable, "nothing was sent: it does not count against the endpoint")
 }
 
 // What the requests that ended meanwhile hand back is one statement: the loop claims and renews nothing while it runs.

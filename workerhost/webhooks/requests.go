@@ -167,18 +167,23 @@ func (r *requests) attempt(ctx context.Context, x *delivery) (res sender.Result,
 	// The token of a rate limit must be young when the read begins. It does not expire during the
 	// read: a payload that always takes longer would never be sent.
 	begun := false
-	read := func(ctx context.Context, most int64) (work.Payload, error) {
+	var unread error // what the database said
+	read := func(ctx context.Context, most int64) (p work.Payload, err error) {
 		if !begun && x.rateTokenExpired(time.Now()) {
-			return work.Payload{}, errTokenExpired
+			return p, errTokenExpired
 		}
 		begun = true
-		return r.Client.WebhookPayload(ctx, x.EventID, most)
+		p, unread = r.Client.WebhookPayload(ctx, x.EventID, most)
+		return p, unread
 	}
 	err := r.Budget.Use(waiting, read, func(p work.Payload) { res, sent = r.request(ctx, x, p.Text) })
 	switch {
 	case err == nil:
-	case errors.Is(err, errTokenExpired) || waiting.Err() != nil || pgerror.Retryable(err):
+	case ctx.Err() != nil || unread == nil: // a stop, a token that is too old, or no room in the time
 		x.payloadUnread = true
+	case pgerror.Retryable(unread): // where it lasts, a failed attempt without a request
+		x.unreadable = true
+		return sender.Result{Code: sender.CodeProtocolError, Detail: unread.Error(), Excerpt: "not sent: " + unread.Error(), Shortage: unread, Started: time.Now()}, true
 	default:
 		r.Log.Error("the payload could not be read", "job_id", x.JobID, "error", err.Error())
 	}
