@@ -76,6 +76,26 @@ func TestJobsEnqueuedAtOnceGoTogether(t *testing.T) {
 		require.Equal(t, i%2 == 1, err != nil, "%v", err)
 	}
 
+	for _, sql := range []string{
+		`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN RAISE EXCEPTION 'the site refuses it' USING ERRCODE = upper(substr(NEW.job_kind, 5)); END $$`,
+		`CREATE TRIGGER refuse BEFORE INSERT ON public.job_queue FOR EACH ROW WHEN (NEW.job_kind LIKE 'bad_%') EXECUTE FUNCTION public.refuse()`,
+	} {
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	for _, bad := range []string{"bad_p0001", "bad_23514", "bad_55p03"} { // jobs that a trigger of the site refuses, beside valid ones
+		for i := range n {
+			wg.Go(func() {
+				_, _, errs[i] = p.Enqueue(t.Context(), enqueue.Job{Kind: []string{"beside", bad}[i%2], Domain: "d", Executor: "DOT"})
+			})
+		}
+		wg.Wait()
+		for i, err := range errs {
+			require.Equal(t, i%2 == 1, err != nil, "%s: %v", bad, err)
+		}
+	}
+
 	for range n { // valid jobs only
 		wg.Go(func() {
 			_, _, _ = p.Enqueue(t.Context(), enqueue.Job{Kind: "right", Domain: "d", Executor: "DOT"})

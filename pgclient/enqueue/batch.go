@@ -10,10 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
@@ -88,26 +85,32 @@ func (g *batcher) next() {
 	}()
 }
 
-// send enqueues a batch and answers every caller. If the batch is refused because of its
-// contents, its jobs are sent one by one, so that each caller gets the answer for its own
-// job. Any other error may have come after the commit: sending the batch again could create
-// the jobs twice.
+// send enqueues a batch and answers every caller. If the batch is refused, perhaps because of one job, its
+// jobs are sent one by one, so that each caller gets the answer for its own job, as long as the time of the batch
+// lasts. Any other error may have come after the commit: sending the batch again could create the jobs twice.
 func (g *batcher) send(batch []*waitingJob) {
 	ctx, cancel := context.WithTimeout(context.Background(), pgpool.ActTimeout)
 	defer cancel()
 	ids, err := g.enqueueAll(ctx, batch)
-	var pg *pgconn.PgError
-	alone := len(batch) == 1 || errors.Is(err, errRefused) || errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "54") || pg.Code == "42501")
+	alone := len(batch) == 1 || errors.Is(err, errRefused) || refusedForOne(err)
 	for i, w := range batch {
 		a := enqueueResult{err: pgerror.Translate(err)}
 		switch {
-		case alone:
+		case alone && ctx.Err() == nil:
 			a.id, _, a.err = g.enqueue(ctx, w.job)
 		case err == nil:
 			a = enqueueResult{id: ids[i]}
 		}
 		w.answer <- a
 	}
+}
+
+// refusedForOne reports whether nothing of a batch was committed, perhaps because of one of its jobs: a value, a
+// right, a trigger or constraint of the site. What keeps every job from being written, such as a full disk, is
+// the answer to all of them.
+func refusedForOne(err error) bool {
+	fate, smaller := pgerror.FateOf(err)
+	return err != nil && !pgerror.MayHaveCommitted(err) && (fate != pgerror.Again || smaller)
 }
 
 var errRefused = errors.New("refused")
