@@ -2,6 +2,7 @@ package tui
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -503,6 +504,20 @@ func TestQuit(t *testing.T) {
 		close(h.wait)
 		require.True(t, c.ended())
 		require.Equal(t, []string{"shutdown"}, h.said())
+	})
+	s, h := newStore(), newHost()
+	run(t, setup{store: s, host: h, w: 120, h: 40}, func(c *console) { // the numbers of the question are those of now
+		c.press("q")
+		c.sees("Loops running in this process: 3.", "Items in flight: 4.", "No other live host runs tick")
+		h.mu.Lock()
+		h.st.InFlight = 1
+		h.mu.Unlock()
+		s.set(func(s *fakeStore) {
+			s.snap.Hosts = append(slices.Clone(s.snap.Hosts), queue.Host{Instance: "other", Alive: true, Loops: []queue.Text{queue.Clean("tick")}})
+		})
+		c.rest(10 * time.Second)
+		c.sees("Items in flight: 1.")
+		c.seesNot("No other live host runs")
 	})
 	h = newHost()
 	run(t, setup{host: h}, func(c *console) {

@@ -16,8 +16,16 @@ func (m *root) quit() tea.Cmd {
 	if !m.running() {
 		return m.exit()
 	}
-	m.raise(&quitDialog{loops: m.loopsRunning(), inFlight: m.local.InFlight, only: m.onlyHere(), gate: newKeyGate(m.o.Now())})
+	m.raise(&quitDialog{now: m.work, gate: newKeyGate(m.o.Now())})
 	return later(quietFor, armMsg{})
+}
+
+// work returns what the loops of this process do now.
+func (m *root) work() (w localWork) {
+	if m.local != nil {
+		w = localWork{m.loopsRunning(), m.local.InFlight, m.onlyHere()}
+	}
+	return w
 }
 
 // onlyHere returns the loops that run in this process and, as far as the
@@ -57,12 +65,7 @@ func (m *root) interrupt() tea.Cmd {
 // quits when that is done.
 func (m *root) shutDown(how shutdownMode) tea.Cmd {
 	m.shutdown.draining = true
-	m.over = []overlay{&drainDialog{inFlight: func() int {
-		if m.local == nil {
-			return 0
-		}
-		return m.local.InFlight
-	}}}
+	m.over = []overlay{&drainDialog{now: m.work}}
 	if how == shutdownHandBack {
 		m.shutdown.forced = true
 		return m.handBack()

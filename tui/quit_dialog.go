@@ -11,10 +11,15 @@ import (
 
 // quitDialog is the overlay that asks what to do with the claimed work before quitting.
 type quitDialog struct {
+	now   func() localWork // may change while the dialog is open
+	focus int
+	gate  keyGate
+}
+
+// localWork is what the loops of this process do.
+type localWork struct {
 	loops, inFlight int
 	only            []string // those of the loops that no other live host runs
-	focus           int
-	gate            keyGate
 }
 
 func (q *quitDialog) update(msg tea.Msg, at overlayContext) (overlay, effect) {
@@ -39,12 +44,13 @@ func (q *quitDialog) update(msg tea.Msg, at overlayContext) (overlay, effect) {
 }
 
 func (q *quitDialog) lines(at overlayContext) []string {
+	w := q.now()
 	intro := []string{
-		fmt.Sprintf("Loops running in this process: %d. Items in flight: %d.", q.loops, q.inFlight),
+		fmt.Sprintf("Loops running in this process: %d. Items in flight: %d.", w.loops, w.inFlight),
 		"Draining finishes the claimed work and claims nothing new. Handing back stops at once and returns the claimed work; other hosts claim it at their next poll.",
 	}
-	if len(q.only) > 0 {
-		intro = append(intro, "No other live host runs "+firstFew(q.only)+": what "+queue.Choose(len(q.only) == 1, "it does", "they do")+" waits until one runs "+queue.Choose(len(q.only) == 1, "it", "them")+".")
+	if one := len(w.only) == 1; len(w.only) > 0 {
+		intro = append(intro, "No other live host runs "+firstFew(w.only)+": what "+queue.Choose(one, "it does", "they do")+" waits until one runs "+queue.Choose(one, "it", "them")+".")
 	}
 	d := views.Dialog{
 		Title: "Quit?", Intro: intro,
@@ -56,7 +62,7 @@ func (q *quitDialog) lines(at overlayContext) []string {
 
 // drainDialog is the overlay shown during a drain, with the number of jobs and
 // requests that still run. Only ctrl+c ends the drain early.
-type drainDialog struct{ inFlight func() int }
+type drainDialog struct{ now func() localWork }
 
 func (d *drainDialog) update(tea.Msg, overlayContext) (overlay, effect) { return d, nil }
 
@@ -64,7 +70,7 @@ func (d *drainDialog) lines(at overlayContext) []string {
 	return views.Dialog{
 		Title:    "Draining",
 		Intro:    []string{"The loops finish the claimed work and claim nothing new."},
-		Progress: fmt.Sprintf("%d in flight", d.inFlight()),
+		Progress: fmt.Sprintf("%d in flight", d.now().inFlight),
 		Hint:     "ctrl+c hands back the rest at once and quits",
 	}.Lines(at.env, at.size)
 }
