@@ -137,8 +137,9 @@ func (m *deck) settle() {
 		m.settlePage(l)
 	default:
 		l.grid.refresh(l.table.rows(m.scene()), m.env())
-		// Rows that were not read, or could not be, are not gone.
-		if !l.grid.src.Unread {
+		// Rows that were not read, or could not be, are not gone, nor are those that did not exist
+		// at the time of a stored snapshot.
+		if !l.grid.src.Unread && m.feed.past.live == nil {
 			m.pruneSelection(l)
 		}
 		l.grid.scroll(m.rows())

@@ -194,3 +194,21 @@ func TestNowResumesAPause(t *testing.T) {
 		c.seesNot("already at the live snapshot")
 	})
 }
+
+// Rows that did not exist at the time of a stored snapshot are still selected in the present.
+func TestASelectionOutlivesALookBack(t *testing.T) {
+	s := newStore()
+	kept(s, 2)
+	for i := range s.kept {
+		s.kept[i].DeadGroups = s.kept[i].DeadGroups[1:]
+	}
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		c.press("5", "space", "space")
+		c.sees("2 selected")
+		c.press("[")
+		c.sees("PAST")
+		c.seesNot("gone")
+		c.press("p")
+		c.sees("2 selected")
+	})
+}
