@@ -126,21 +126,35 @@ type scene struct {
 func (at scene) base() *level { return &at.pane.levels[0] }
 
 // acting returns the scene in which actions find their targets. On the page of
-// :why that is the level below the page, if the pane allows it (rowBehindWhy).
+// :why that is the level below the page, without its selection, if the pane
+// allows it (rowBehindWhy) and the row there is of the queue that the page
+// explains.
 func (at scene) acting() scene {
-	if n := len(at.pane.levels); at.level.isWhy && at.pane.rowBehindWhy && n > 1 {
-		at.level = &at.pane.levels[n-2]
+	n := len(at.pane.levels)
+	if !at.level.isWhy || !at.pane.rowBehindWhy || n < 2 {
+		return at
+	}
+	below, row := at.pane.levels[n-2], at
+	below.grid.selected, below.grid.all = nil, false
+	if row.level = &below; row.queueName() == at.level.id {
+		return row
 	}
 	return at
 }
 
 // target returns the target function of an action for the open level; nil: the
-// action needs no target.
+// action needs no target. On the page of :why it refuses: the page is about no row.
 func (at scene) target(id queue.ActionID) target {
-	if t := at.level.targets[id]; t != nil {
-		return t
+	t := at.level.targets[id]
+	if t == nil {
+		t = at.pane.targets[id]
 	}
-	return at.pane.targets[id]
+	if t != nil && at.level.isWhy {
+		return func(scene, *queue.Request) string {
+			return "this page is about a queue, not about a row of " + at.pane.Title + "; esc goes back"
+		}
+	}
+	return t
 }
 
 // elsewhere returns the way to a row that can have the action; "" if the rows

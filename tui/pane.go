@@ -35,7 +35,7 @@ type pane struct {
 	filterOnEnter bool // the filter is not applied at every key press but on enter, because the query searches the history
 	rereadOften   bool // the list is read again with every snapshot, because it is short and shows progress
 	localOnly     bool // the pane shows this process, not the snapshot
-	rowBehindWhy  bool // on the page of :why, action keys work on the row of the level below
+	rowBehindWhy  bool // on the page of :why, action keys work on the row of the level below, if it is of that queue
 
 	levels []level
 }

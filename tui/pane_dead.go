@@ -49,9 +49,6 @@ func deadPane() pane {
 // groups, else of the group under the cursor. If the list is filtered, only
 // dead letters that match its filter are targets.
 func groupTarget(at scene, req *queue.Request) string {
-	if at.level.isWhy {
-		return "this page is about a queue; esc goes back to the dead letters"
-	}
 	rows, problem := at.chosen()
 	if problem != "" {
 		return problem

@@ -17,7 +17,8 @@ func overviewPane() pane {
 		board: func(at scene, s views.Size, cursor views.Target) views.OverviewView {
 			return views.Overview(views.OverviewState{Snapshot: at.snap, Cursor: cursor, Expanded: at.base().expanded}, at.env, s)
 		},
-		copyText: func(at scene) string { return at.overviewID("") },
+		copyText:     func(at scene) string { return at.overviewID("") },
+		rowBehindWhy: true,
 		acts: acts{
 			targets: map[queue.ActionID]target{
 				queue.ActAck: acknowledge(func(at scene) (queue.Alert, bool) { return alertBy(at.snap, at.overviewID(queue.PaneAlerts)) },

@@ -2,11 +2,13 @@ package tui
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
 )
 
 // D suspends an open endpoint and resumes a suspended one; L releases expired
@@ -180,5 +182,60 @@ func TestRowsThatWereNotReadAreCounted(t *testing.T) {
 	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
 		c.press("8")
 		c.sees(fmt.Sprintf("%d of ≥%d rows", lanes+50, lanes+400))
+	})
+}
+
+// On the page of :why, keys work on the row below only if the page explains its queue, and never on
+// selected rows.
+func TestThePageOfWhyActsOnNoOtherRow(t *testing.T) {
+	for _, p := range Panes() {
+		m := newStill(newStore(), newHost(), Options{Actor: "anna"})
+		m.keys(strings.Split(p.Keys, "")...)
+		m.why("job nosuch in x")
+		m.lists()
+		at := m.scene().acting()
+		for _, a := range m.actions {
+			if find := at.target(a.ID); a.Key != "" && worksIn(a, p.ID) && find != nil {
+				require.Contains(t, find(at, &queue.Request{Args: map[string]string{}}), "this page is about a queue", "%s %s", p.ID, a.Key)
+			}
+		}
+	}
+	backlog := queue.Alert{Key: queue.Clean("k"), Kind: queue.AlertBacklog, Subject: queue.Clean("backlog:job kg.reindex in kg"), State: "open", Severity: "warning"}
+	s := newStore()
+	s.snap.Alerts = append(s.snap.Alerts, backlog)
+	m := newStill(s, nil, Options{Actor: "anna"})
+	m.pane().top().target = views.Target{Pane: queue.PaneAlerts, ID: "k", Row: "BACKLOG"}
+	m.settle()
+	require.True(t, m.pane().top().armed)
+	m.why("")
+	m.lists()
+	m.keys("A")
+	require.Len(t, m.over, 1, m.notice.text)
+
+	s = newStore()
+	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
+		why := func(name string) {
+			x.press(":")
+			x.typing("why " + name)
+			x.press("enter")
+		}
+		x.press("7", "j", "j", "j", "j", "j", "j", "space", "g", "g")
+		for _, name := range []string{"webhook api.slow.example", "job kg.reindex in kg"} {
+			why(name)
+			x.sees("Why " + name + " waits")
+			for _, key := range []string{"D", "E", "M", "L"} {
+				x.press(key)
+				x.sees("this page is about a queue, not about a row of Webhooks; esc goes back")
+				require.Zero(t, x.overlays())
+			}
+			x.press("esc")
+		}
+		why("webhook hooks.acme.example")
+		x.press("L")
+		x.sees("no lease of hooks.acme.example has expired")
+		x.press("D")
+		x.sees("Resume")
+		x.press("esc", "esc")
+		x.sees("1 selected")
 	})
 }
