@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
@@ -155,26 +156,51 @@ func (m *deck) pruneSelection(l *level) {
 }
 
 // settlePage builds the lines of a page again if the data that pages show
-// (shell.revision) has changed since the last build.
+// (shell.revision) has changed since the last build. If the row is gone, it builds them from the data
+// that last had the row.
 func (m *deck) settlePage(l *level) {
 	if l.revision == m.revision {
 		return
 	}
-	page, ok := l.page(m.scene())
-	switch err := l.list.err; {
-	case !ok && l.built.Note == "":
-		l.built.Note = "not listed at " + m.env().Clock(m.env().Now) + ": this page shows the row as it was last read"
-	case !ok:
-	case err != nil && !l.list.read:
-		l.built = page.Unread(why(err), m.env(), m.size.W)
-	case err != nil || m.behind(l):
-		l.built = page
-		l.built.Note = "last read in full at " + m.env().Clock(l.list.asOf) + queue.Choose(err == nil, "", ": "+why(err))
-	default:
-		l.built = page
+	at := m.scene()
+	page, ok := l.page(at)
+	if ok {
+		l.goneAt = time.Time{}
+		if m.feed.past.live == nil || l.seen.snap == nil { // a stored snapshot is not what was last read
+			l.seen = at.seen()
+		}
+	} else {
+		if l.goneAt.IsZero() {
+			l.goneAt = at.env.Now
+		}
+		page = l.built
+		if last, had := l.page(at.asOf(l.seen)); had {
+			page = last
+		}
 	}
-	l.revision = m.revision
+	if err := l.list.err; err != nil && !l.list.read {
+		page = page.Unread(why(err), at.env, m.size.W)
+	}
+	switch late := m.late(); {
+	case !ok:
+		page.Note = "not listed at " + m.env().Clock(l.goneAt) + ": this page shows the row as it was last read"
+	case late != nil:
+		page.Note = "last read in full at " + m.env().Clock(late.asOf) + queue.Choose(late.err == nil, "", ": "+why(late.err))
+	}
+	l.built, l.revision = page, m.revision
 	l.scrollTo(l.offset, m.pageRows(l))
+}
+
+// late returns the list of the open page whose last read failed, or which is much older than the
+// snapshot (behind); nil: there is none.
+func (m *deck) late() *list {
+	p := m.pane()
+	for _, l := range p.shown(len(p.levels) - 1) {
+		if l.list.err != nil && l.list.read {
+			return &l.list
+		}
+	}
+	return m.behind()
 }
 
 // pageRows returns how many lines of a page are visible.
@@ -288,7 +314,7 @@ func (m *deck) position() string {
 		}
 	default:
 		parts = append(parts, m.rowCount(l))
-		if l.list.tooLong() || m.behind(l) {
+		if l.list.tooLong() || m.behind() != nil {
 			parts = append(parts, "read at "+m.env().Clock(l.list.asOf))
 		}
 		if g := l.grid; g.sort < len(g.src.Sorts) && len(g.src.Sorts) > 1 {

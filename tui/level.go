@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -25,11 +26,14 @@ type level struct {
 	// For a page: its scroll offset, the search text, and its lines as they
 	// were built last.
 	page     page
+	rowBelow bool // it shows the row as the level below has it; list, if it has a query, has only the history of the row
 	offset   int
 	find     string
 	found    int // the line with the search text that was found last
 	built    views.Page
-	revision int // shell.revision when the lines were built; 0: never built
+	revision int       // shell.revision when the lines were built; 0: never built
+	seen     seen      // what last had the row
+	goneAt   time.Time // when the row was first missing; zero: it is there
 
 	// For a page with a payload: the revealed payload, and when it is masked
 	// again.
@@ -57,8 +61,34 @@ type table interface {
 }
 
 // page builds the lines of one row. It reports false if the row is no longer in the
-// snapshot; the level then keeps the lines it has.
+// snapshot or in the list of the level below.
 type page func(at scene) (views.Page, bool)
+
+// seen is the data that a page was built from when its row was last there, and when that was.
+type seen struct {
+	snap      *queue.Snapshot
+	local     *queue.HostStatus
+	base, own queue.Page // the lists of the pane's first level and of the page
+	now, here time.Time
+}
+
+func (at scene) seen() seen {
+	return seen{at.snap, at.local, at.base().list.page, at.level.list.page, at.env.Now, at.env.Here}
+}
+
+// asOf returns the scene with the data of s, and the terminal as it is now. A history of the row is
+// still read, and stays as it is.
+func (at scene) asOf(s seen) scene {
+	p := *at.pane
+	p.levels = slices.Clone(p.levels)
+	at.pane, at.level = &p, p.top()
+	at.base().list.page = s.base
+	if !at.level.rowBelow {
+		at.level.list.page = s.own
+	}
+	at.snap, at.local, at.env.Now, at.env.Here = s.snap, s.local, s.now, s.here
+	return at
+}
 
 // board draws the Overview, a screen of several short tables with one cursor.
 type board func(at scene, s views.Size, cursor views.Target) views.OverviewView

@@ -19,7 +19,7 @@ func (m *deck) open(id queue.PaneID) tea.Cmd {
 	if id != m.at {
 		m.mask()
 		m.pane().top().refilter("")
-		m.pane().top().list.cancel()
+		m.pane().cancelReads()
 		m.at = id
 	}
 	m.settle()
@@ -41,7 +41,7 @@ func (m *deck) cycle(d int) tea.Cmd {
 func (m *deck) push(l level) tea.Cmd {
 	m.mask()
 	p := m.pane()
-	p.top().list.cancel()
+	p.cancelReads()
 	p.levels = append(p.levels, l)
 	cmd := m.read(p.top())
 	m.settle()

@@ -40,6 +40,12 @@ func TestNotificationsPane(t *testing.T) {
 		x.press("enter")
 		x.sees("doc-2026-0077", "(no document or batch)")
 		x.seesNot("doc-2026-0078")
+		x.press("esc", "g", "g", "enter")
+		x.rest(2 * rereadGap)
+		x.seesNot("not listed at")
+		s.set(func(s *fakeStore) { s.notify.Failures = nil })
+		x.rest(2 * rereadGap)
+		x.sees("not listed at")
 	})
 }
 

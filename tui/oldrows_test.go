@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
 	"github.com/qtop/qtop/views/viewstest"
 )
 
@@ -105,6 +106,41 @@ func TestOldPagesHaveANote(t *testing.T) {
 		c.rest(10 * time.Second)
 		c.seesNot("last read in full")
 	})
+}
+
+// A page whose row is gone is drawn for the screen as it is now, from what was read last.
+func TestOldPagesFollowTheScreen(t *testing.T) {
+	for keys, end := range map[string]func(*fakeStore){
+		"3 enter":   func(s *fakeStore) { s.snap.Alerts = nil },
+		"7 G enter": func(s *fakeStore) { s.leases = nil },
+		"g l enter": func(s *fakeStore) { s.sessions = nil },
+	} {
+		t.Run(keys, func(t *testing.T) {
+			run(t, setup{w: 120, h: 24}, func(c *console) {
+				built := func(w int) (page views.Page) {
+					c.p.Send(tea.WindowSizeMsg{Width: w, Height: 24})
+					c.rest(100 * time.Millisecond)
+					c.model(func(m *root) { page = m.pane().top().built })
+					return page
+				}
+				c.press(strings.Fields(keys)...)
+				c.rest(2 * rereadGap)
+				narrow, wide := built(70), built(120)
+				require.NotEqual(t, narrow.Lines, wide.Lines)
+				require.Empty(t, wide.Note)
+				c.store.set(end)
+				c.rest(2 * rereadGap)
+				for _, x := range []struct {
+					w    int
+					want views.Page
+				}{{120, wide}, {70, narrow}, {120, wide}} {
+					now := built(x.w)
+					require.Contains(t, now.Note, "not listed at")
+					require.Equal(t, x.want.Lines, now.Lines, x.w)
+				}
+			})
+		})
+	}
 }
 
 // While a further page is read, the last loaded row is not called the last row.

@@ -26,7 +26,7 @@ func notificationsPane() pane {
 		source:      func(at scene) views.Source { return listSource(at, views.Notifications(staged(at))) },
 		enter: func(at scene, i int) level {
 			id := at.level.grid.src.ID(i)
-			return level{id: id, title: views.Plain(id), page: func(at scene) (views.Page, bool) {
+			return level{id: id, title: views.Plain(id), rowBelow: true, page: func(at scene) (views.Page, bool) {
 				return views.NotificationPage(staged(at), id, at.env, at.size.W)
 			}}
 		},

@@ -63,7 +63,7 @@ func eventSubscriptionLevel(at scene, id string) level {
 			return views.ResolutionPage(id, queue.Of[*queue.Resolution](at.level.list.page), at.env, at.size.W), true
 		}}
 	}
-	return level{id: id, title: "subscription " + id, list: listOf(queue.ListFlagHistory, "subscription "+id), page: func(at scene) (views.Page, bool) {
+	return level{id: id, title: "subscription " + id, rowBelow: true, list: listOf(queue.ListFlagHistory, "subscription "+id), page: func(at scene) (views.Page, bool) {
 		s, ok := eventSubscriptionBy(at, id)
 		return views.EventSubscriptionPage(s, loaded(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W), ok
 	}}

@@ -79,7 +79,7 @@ func endpointActs(endpoint func(at scene) (queue.Endpoint, bool)) acts {
 // one.
 func webhookLevel(at scene, id string) level {
 	if job, ok := views.WebhookJob(id); ok {
-		return level{id: id, title: "webhook job " + job, page: func(at scene) (views.Page, bool) {
+		return level{id: id, title: "webhook job " + job, rowBelow: true, page: func(at scene) (views.Page, bool) {
 			x, ok := leaseOf(at, job)
 			return views.WebhookLeasePage(x, at.env, at.size.W), ok
 		}}

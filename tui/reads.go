@@ -2,7 +2,8 @@ package tui
 
 // When lists are read: when a level opens; when the cursor
 // comes near the end of the loaded rows; after an action; and again at
-// intervals, while at most rereadMax rows are loaded.
+// intervals, while at most rereadMax rows are loaded. A page may also need the
+// list of the level below: then both are read in turn, never at once.
 
 import (
 	"context"
@@ -40,38 +41,78 @@ func (m *deck) startRead(l *level, q queue.Query, more bool) tea.Cmd {
 	return m.readList(ctx, m.serial, q, more)
 }
 
-// reread reads the open list again if the interval since its last read is
-// over, or if now is true.
-func (m *deck) reread(now bool) []tea.Cmd {
-	p := m.pane()
-	l := p.top()
-	if !l.list.queried() || l.list.reading != 0 || m.feed.paused || m.feed.lost() || l.list.tooLong() {
-		return nil
+// shown returns the levels whose lists level i of the pane shows: itself and, for a page that shows
+// its row as the level below has it, that level.
+func (p *pane) shown(i int) []*level {
+	if i > 0 && p.levels[i].rowBelow {
+		return append(p.shown(i-1), &p.levels[i])
 	}
-	gap := queue.Choose(p.rereadOften, 0, rereadGap)
-	if !now && (m.feed.reading() || m.o.Now().Sub(l.list.readAt) < max(gap, m.feed.interval())) {
-		return nil // when that read ends, rested calls reread again: so one connection is enough for both
-	}
-	return []tea.Cmd{m.read(l)}
+	return []*level{&p.levels[i]}
 }
 
-// readActed reads the open list after an action of this console, and marks every list, so that those
-// that are not open are read when they are opened. A read that began before the action is given up:
-// its rows may not have the change.
-func (m *deck) readActed() []tea.Cmd {
-	for _, p := range m.panes {
-		for i := range p.levels {
-			p.levels[i].list.acted = true
+// needed returns the levels whose lists are read while the pane is open: those that the open level
+// shows and, on the page of :why, those that show the row on which its keys work.
+func (p *pane) needed() []*level {
+	i := len(p.levels) - 1
+	if i > 0 && p.levels[i].isWhy && p.rowBehindWhy {
+		return append(p.shown(i-1), p.shown(i)...)
+	}
+	return p.shown(i)
+}
+
+// reread reads the list again that the open level needs and that was read longest ago, if the
+// interval since then is over, or if now is true.
+func (m *deck) reread(now bool) []tea.Cmd {
+	p := m.pane()
+	if m.feed.paused || m.feed.lost() || !now && m.feed.reading() {
+		return nil // when that read ends, rested calls reread again: so one connection is enough for both
+	}
+	var due *level
+	for _, l := range p.needed() {
+		if l.list.reading != 0 {
+			return nil
+		}
+		if l.list.queried() && !l.list.tooLong() && (due == nil || l.list.readAt.Before(due.list.readAt)) {
+			due = l
 		}
 	}
-	m.pane().top().list.cancel()
+	gap := queue.Choose(p.rereadOften, 0, rereadGap)
+	if due == nil || !now && m.o.Now().Sub(due.list.readAt) < max(gap, m.feed.interval()) {
+		return nil
+	}
+	return []tea.Cmd{m.read(due)}
+}
+
+// readActed reads the lists of the open level after an action of this console, the second one with the
+// next heartbeat. It marks every list, so that those that are not open are read when they are opened. A
+// read that began before the action is given up: its rows may not have the change.
+func (m *deck) readActed() []tea.Cmd {
+	for _, p := range m.panes {
+		p.cancelReads()
+		for i := range p.levels {
+			p.levels[i].list.acted, p.levels[i].list.readAt = true, time.Time{}
+		}
+	}
 	return m.reread(true)
 }
 
-// behind reports whether what is shown of an open list is much older than the snapshot: the list was
-// not read since its pane was left, or its reads take long or fail.
-func (m *deck) behind(l *level) bool {
-	return l.list.queried() && l.list.read && m.feed.received.Sub(l.list.asOf) > 2*max(rereadGap, m.feed.interval())+2*time.Second
+// cancelReads cancels the reads of all levels of the pane.
+func (p *pane) cancelReads() {
+	for i := range p.levels {
+		p.levels[i].list.cancel()
+	}
+}
+
+// behind returns the list that the open level shows and that is much older than the snapshot: it was
+// not read since its pane was left, or its reads take long or fail. nil: there is none.
+func (m *deck) behind() *list {
+	p := m.pane()
+	for _, l := range p.shown(len(p.levels) - 1) {
+		if l.list.queried() && l.list.read && m.feed.received.Sub(l.list.asOf) > 2*max(rereadGap, m.feed.interval())+2*time.Second {
+			return &l.list
+		}
+	}
+	return nil
 }
 
 // tooLong reports whether the list is not read again by itself.

@@ -1,7 +1,9 @@
 package tui
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -101,5 +103,41 @@ func TestEventSubscriptionPage(t *testing.T) {
 		x.press("enter")
 		x.rest(2 * rereadGap) // two reads that begin at the same moment may be recorded in either order
 		require.Equal(t, "state:muted", last(s.listed()).Filter)
+	})
+}
+
+// The open page of an event subscription shows its current state, after an action of this console at once, and D
+// works by it.
+func TestAnOpenEventSubscriptionIsReadAgain(t *testing.T) {
+	s := newStore()
+	muted := func(mute bool) {
+		s.set(func(s *fakeStore) {
+			s.subscriptions = slices.Clone(s.subscriptions) // the console may hold the old slice
+			s.subscriptions[2].Mute = mute
+		})
+	}
+	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
+		x.press("g", "s")
+		x.sees("agency:sysop")
+		x.press("enter")
+		x.sees("subscription 3, agency:sysop", "state          active")
+		x.press("D")
+		x.typing("too loud")
+		x.press("enter")
+		x.rest(quiet)
+		muted(true)
+		before := len(s.listed())
+		x.press("tab", "enter")
+		require.Len(t, s.did(), 1)
+		x.rest(2 * time.Second)
+		require.Equal(t, []queue.ListKind{queue.ListEventSubscriptions, queue.ListFlagHistory}, kinds(s.listed()[before:]), "one after the other")
+		x.press("enter")
+		x.sees("state          muted")
+		x.press("D")
+		x.sees("Unmute")
+		x.press("esc")
+		muted(false)
+		x.rest(2 * rereadGap)
+		x.sees("state          active")
 	})
 }

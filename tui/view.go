@@ -30,7 +30,7 @@ func (m *root) frame() string {
 		under.Theme = e.Theme.Faded()
 	}
 	body := under
-	if l := m.pane().top(); m.behind(l) && !l.list.tooLong() { // the status line has the time of a list that is too long
+	if l := m.behind(); l != nil && !l.tooLong() { // the status line has the time of a list that is too long
 		body.Stale = true
 	}
 	if body.Stale {

@@ -2,8 +2,10 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -183,6 +185,73 @@ func TestRowsThatWereNotReadAreCounted(t *testing.T) {
 		c.press("8")
 		c.sees(fmt.Sprintf("%d of ≥%d rows", lanes+50, lanes+400))
 	})
+}
+
+// The open page of a lease shows it as it is now, and says when its read fails or the lease has ended.
+func TestAnOpenLeaseIsReadAgain(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
+		x.press("7", "j", "j", "j", "j", "j", "j", "enter")
+		x.sees("Webhook job 88001 to api.slow.example", "attempt 2")
+		s.set(func(s *fakeStore) {
+			s.leases = slices.Clone(s.leases) // the console may hold the old slice
+			s.leases[0].AttemptNo = 3
+		})
+		x.rest(2 * rereadGap)
+		x.sees("attempt 3")
+		x.seesNot("last read in full")
+		s.set(func(s *fakeStore) { s.stuck = queue.ListEndpoints })
+		x.rest(2 * time.Minute)
+		x.sees("last read in full at", "attempt 3")
+		s.set(func(s *fakeStore) { s.stuck = "" })
+		x.rest(20 * time.Second)
+		x.seesNot("last read in full")
+		s.set(func(s *fakeStore) { s.leases = s.leases[1:] })
+		x.rest(2 * rereadGap)
+		x.sees("not listed at", "attempt 3")
+	})
+}
+
+// On the pages above the list of endpoints, D after a suspend resumes.
+func TestEndpointsAreReadBehindTheirPages(t *testing.T) {
+	for name, keys := range map[string][]string{
+		"lease": {"j", "j", "j", "j", "j", "j", "enter"}, "why": {"j", ":why"}, "why of a page": {"j", "enter", ":why"}, "why of a lease": {"j", "j", "j", "j", "j", "j", "enter", ":why"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore()
+			run(t, setup{store: s, w: 120, h: 40}, func(x *console) {
+				x.press("7")
+				for _, k := range keys {
+					if k == ":why" {
+						x.press(":")
+						x.typing("why")
+						k = "enter"
+					}
+					x.press(k)
+				}
+				x.press("D")
+				x.sees("Suspend")
+				x.typing("receiver is being mended")
+				x.press("enter")
+				x.rest(quiet)
+				s.set(func(s *fakeStore) {
+					s.endpoints = slices.Clone(s.endpoints)
+					for i := range s.endpoints {
+						if e := &s.endpoints[i]; e.ID == 12 {
+							e.Gate, e.Since = "suspended", &s.snap.TakenAt
+						}
+					}
+				})
+				x.press("tab", "enter")
+				require.Equal(t, []string{"12"}, last(s.did()).Request.Targets)
+				x.rest(2 * time.Second)
+				x.press("enter", "D")
+				var opened overlay
+				x.model(func(m *root) { opened = m.over[0] })
+				require.Equal(t, queue.ActResume, opened.(*dialog).action.ID)
+			})
+		})
+	}
 }
 
 // On the page of :why, keys work on the row below only if the page explains its queue, and never on
