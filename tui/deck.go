@@ -121,8 +121,8 @@ func lag(p *queue.Snapshot) string {
 func (m *deck) pastWords() string {
 	dot := " " + m.display.theme.G.Dot + " "
 	text := m.pastClock() + ", " + views.Age(int64(m.pastAge().Seconds())) + " ago" + dot
-	if p := m.pane(); p.top().list.queried() || p.localOnly {
-		return text + "but this list shows its last read" + dot + "p now"
+	if p := m.pane(); p.fromList(len(p.levels)-1) || p.localOnly {
+		return text + "but this " + queue.Choose(p.top().page != nil, "page", "list") + " shows its last read" + dot + "p now"
 	}
 	return text + "[ ] back and forward" + dot + "p now" + dot + "actions off"
 }

@@ -21,7 +21,7 @@ func alertsPane() pane {
 		source: func(at scene) views.Source { return snapshotSource(at, views.Alerts(at.snap)) },
 		enter: func(at scene, i int) level {
 			id := at.level.grid.src.ID(i)
-			return level{id: id, title: id, list: listOf(queue.ListAlertHistory, id), page: rowPage(id, func(at scene, i int) views.Page {
+			return level{id: id, title: id, rowBelow: true, list: listOf(queue.ListAlertHistory, id), page: rowPage(id, func(at scene, i int) views.Page {
 				return views.AlertPage(queue.Causes(at.snap.Alerts)[i], at.snap, loaded(at.level, queue.Of[[]queue.AlertAck](at.level.list.page)), at.env, at.size.W)
 			})}
 		},

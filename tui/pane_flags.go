@@ -20,7 +20,7 @@ func flagsPane() pane {
 		source: func(at scene) views.Source { return snapshotSource(at, views.Flags(at.snap)) },
 		enter: func(at scene, i int) level {
 			id := at.level.grid.src.ID(i)
-			return level{id: id, title: id, list: listOf(queue.ListFlagHistory, id), page: rowPage(id, func(at scene, i int) views.Page {
+			return level{id: id, title: id, rowBelow: true, list: listOf(queue.ListFlagHistory, id), page: rowPage(id, func(at scene, i int) views.Page {
 				return views.FlagPage(at.snap.Flags[i], loaded(at.level, queue.Of[[]queue.AuditEntry](at.level.list.page)), at.env, at.size.W)
 			})}
 		},

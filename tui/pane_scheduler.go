@@ -49,7 +49,7 @@ func schedulerPane() pane {
 // interval or, for the row of the scheduler mode, the page with the jobs of
 // pg_cron.
 func schedulerLevel(id string) level {
-	l := level{id: id, title: id, list: listOf(queue.ListFlagHistory, queue.TickInterval(id))}
+	l := level{id: id, title: id, rowBelow: true, list: listOf(queue.ListFlagHistory, queue.TickInterval(id))}
 	if id == queue.SchedulerMode {
 		l.list = listOf(queue.ListCron, "")
 	}

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -193,6 +194,27 @@ func TestNowResumesAPause(t *testing.T) {
 		c.press("[", "p", "p", "]")
 		c.seesNot("already at the live snapshot")
 	})
+}
+
+// The banner says of each list and page whether it shows the past or what was read last.
+func TestWhatShowsThePast(t *testing.T) {
+	const then, lastRead = "[ ] back and forward", "shows its last read"
+	s := newStore()
+	kept(s, 2)
+	for keys, want := range map[string]string{
+		"7": "this list " + lastRead, "7 G enter": "this page " + lastRead, "7 enter": "this page " + lastRead, "g n enter": "this page " + lastRead,
+		"g s enter": "this page " + lastRead, "g a enter": "this page " + lastRead, "5 enter enter": "this page " + lastRead, "8 enter": "this list " + lastRead,
+		"1": then, "5": then, "2 enter": then, "3 enter": then, "4 enter": then, "9 enter": then, "9 G enter": then, "g f enter": then, "8 G enter": then,
+	} {
+		t.Run(keys, func(t *testing.T) {
+			run(t, setup{store: s, w: 140, h: 40}, func(c *console) {
+				c.press(strings.Fields(keys)...)
+				c.press("[")
+				c.sees("PAST", want)
+				c.seesNot(queue.Choose(want == then, lastRead, then))
+			})
+		})
+	}
 }
 
 // Rows that did not exist at the time of a stored snapshot are still selected in the present.

@@ -60,6 +60,15 @@ func (p *pane) needed() []*level {
 	return p.shown(i)
 }
 
+// fromList reports whether level i of the pane shows rows that were read with a query, not rows of
+// the snapshot. A page without a list shows a row of the level below.
+func (p *pane) fromList(i int) bool {
+	if l := &p.levels[i]; i == 0 || l.list.queried() && !l.rowBelow {
+		return l.list.queried()
+	}
+	return p.fromList(i - 1)
+}
+
 // reread reads the list again that the open level needs and that was read longest ago, if the
 // interval since then is over, or if now is true.
 func (m *deck) reread(now bool) []tea.Cmd {
