@@ -99,8 +99,8 @@ func (c *Planner) released(ctx context.Context, p *queue.Plan, subscriptions []i
 	return nil
 }
 
-// counted adds the line that says how many of the given rows the action changes, and which they are; none
-// stands there if no row was found.
+// counted adds the line that says how many of the given rows the action changes, and which they are; none is what it
+// says if no row was found.
 func counted(p *queue.Plan, label string, given int, names, none string) {
 	addLine(p, label, "%d of %d: %s", p.Count, given, cmp.Or(names, none))
 }
