@@ -225,7 +225,7 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 		named[x.Queue.String()]++
 	}
 	for _, x := range s.Waiting {
-		clears, r := e.clearing(x.ClearsInSeconds, x.Stuck(), x.AgeSeconds, x.OutPerSecond, wide)
+		clears, r := e.clearing(x.ClearsInSeconds, x.Stuck(), x.AgeSeconds, orZero(x.OutPerSecond), wide && x.OutPerSecond != nil)
 		target, name, tail := Target{Pane: queue.PaneHealth, ID: x.Queue.String()}, x.Queue.String(), ""
 		switch x.Source {
 		case "webhook":
@@ -240,7 +240,7 @@ func waiting(s *queue.Snapshot, e Env, w int) section {
 		}
 		it := item{target: target, row: table.Row{Sign: e.sign(r), Cells: []table.Cell{
 			{Text: name + tail, Style: e.Theme.Strong, Tail: tail}, cell(e.oldest(x.OldestAt, x.AgeSeconds), e.tone(r)), cell(e.counted(x.Waiting, x.WaitingBound), e.Theme.Text),
-			cell(Rate(x.InPerSecond), e.Theme.Text), cell(Rate(x.OutPerSecond), e.Theme.Text), cell(clears, e.tone(r)),
+			cell(dashed(e, x.InPerSecond, Rate), e.Theme.Text), cell(dashed(e, x.OutPerSecond, Rate), e.Theme.Text), cell(clears, e.tone(r)),
 		}}}
 		if r > rankQuiet {
 			keys := e.whyKeys(x.Queue.String(), x.Why.String())

@@ -181,7 +181,7 @@ func (p *plainLines) waiting(s *queue.Snapshot) {
 			continue
 		}
 		count := queue.Choose(w.WaitingBound, "at least ", "") + Count(w.Waiting) + " waiting"
-		p.add(queue.WhyCode(w.Why.String()), "WAITING "+w.Name(), queue.Choose(w.Stuck(), "never clears at this rate"+reasonTail(w.Why.String()), w.Why.String()), count, queue.Choose(w.OldestAt == nil, "none is due yet", "oldest for "+Age(w.AgeSeconds)))
+		p.add(queue.WhyCode(w.Why.String()), "WAITING "+w.Name(), queue.Choose(w.Stuck() && w.OutPerSecond != nil, "never clears at this rate"+reasonTail(w.Why.String()), w.Why.String()), count, queue.Choose(w.OldestAt == nil, "none is due yet", "oldest for "+Age(w.AgeSeconds)))
 	}
 }
 

@@ -129,7 +129,7 @@ func TestPlainLinesSayANewCause(t *testing.T) {
 	}
 	waits := func(why string, n int64) queue.Snapshot {
 		return with(func(s *queue.Snapshot) {
-			s.Waiting = []queue.Waiting{{Queue: queue.Clean("job k"), Source: "job", Subject: queue.Clean("k"), Domain: queue.Clean("d"), Waiting: n, AgeSeconds: 60, Why: queue.Clean(why)}}
+			s.Waiting = []queue.Waiting{{Queue: queue.Clean("job k"), Source: "job", Subject: queue.Clean("k"), Domain: queue.Clean("d"), Waiting: n, AgeSeconds: 60, OutPerSecond: new(float64), Why: queue.Clean(why)}}
 		})
 	}
 	operation := func(why string) queue.Snapshot {

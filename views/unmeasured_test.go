@@ -77,6 +77,21 @@ func TestNothingMeasuredOnTheOverview(t *testing.T) {
 	require.NotContains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 60}).Lines), "/min")
 }
 
+// Work of which nobody counts how much is done, as of events, is stuck only while something blocks it.
+func TestWaitingWorkWithoutARate(t *testing.T) {
+	t.Parallel()
+	e, size := env(theme.Options{Depth: theme.Mono}), views.Size{W: 120, H: 40}
+	s, in, since := viewstest.Empty(), 2.0, viewstest.Now()
+	w := queue.Waiting{Queue: queue.Clean("events iu"), Source: "event", Subject: queue.Clean("iu_outbound_default"), Domain: queue.Clean("iu"), OldestAt: &since, AgeSeconds: 90, Waiting: 3, InPerSecond: &in}
+	s.Waiting = []queue.Waiting{w}
+	require.Regexp(t, `· events iu +1m +3 +2\.0 +– +– `, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, size).Lines))
+	require.NotContains(t, plainText(views.PlainLines(&s, e)), "events iu")
+	w.Why = queue.Clean("no live host runs iu_outbound_default")
+	s.Waiting = []queue.Waiting{w}
+	require.Regexp(t, `✖ events iu +1m +3 +2\.0 +– +never `, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, size).Lines))
+	require.Contains(t, plainText(views.PlainLines(&s, e)), "WAITING events iu, no live host runs iu_outbound_default, 3 waiting, oldest for 1m")
+}
+
 // A page says of an executor without a heartbeat that it never sent one, not when it was registered.
 func TestPagesOfAnExecutorThatNeverBeat(t *testing.T) {
 	t.Parallel()

@@ -139,8 +139,9 @@ func (a *writer) statusTable(st statusJSON) {
 		if w.Source == "job" { // statusLanes prints more about it
 			continue
 		}
-		a.printf("WAITING %s · %s · oldest %s · %.1f/s in, %.1f/s out%s%s\n", w.Queue, views.PlainBound(w.Waiting, w.WaitingBound),
-			views.PlainOldest(w.OldestAt, w.AgeSeconds), w.InPerSecond, w.OutPerSecond, clearing(w.ClearsInSeconds, w.Stuck()), because(w.Why))
+		a.printf("WAITING %s · %s · oldest %s · %s in, %s out%s%s\n", w.Queue, views.PlainBound(w.Waiting, w.WaitingBound),
+			views.PlainOldest(w.OldestAt, w.AgeSeconds), rate(w.InPerSecond), rate(w.OutPerSecond),
+			clearing(w.ClearsInSeconds, w.Stuck() && w.OutPerSecond != nil), because(w.Why))
 	}
 	a.statusLanes(st)
 	for _, g := range st.Dead {
@@ -237,6 +238,14 @@ func (a *writer) statusLanes(st statusJSON) {
 			a.printf("LEASE   %s of %s expired at %s · %s · %s (%s)\n", l.ID, l.Owner, views.PlainTime(&l.Until), queue.Plural(l.Live, "job", "jobs"), l.Kind, l.Domain)
 		}
 	}
+}
+
+// rate returns a rate per second; a dash if it is not known.
+func rate(perSecond *float64) string {
+	if perSecond == nil {
+		return "-/s"
+	}
+	return fmt.Sprintf("%.1f/s", *perSecond)
 }
 
 func because(why queue.Text) string { return queue.Choose(why.Empty(), "", " · "+why.String()) }

@@ -66,3 +66,17 @@ func TestStatusHasEveryTroubleOfTheOverview(t *testing.T) {
 	calm.Operations = []queue.Operation{s.Operations[2]}
 	require.Equal(t, "critical", statusOf(calm).Health)
 }
+
+// A rate that is not counted is a dash, not 0, and says nothing about when the work is done.
+func TestStatusOfWorkWithoutARate(t *testing.T) {
+	s, in := viewstest.Empty(), 2.0
+	w := queue.Waiting{Queue: queue.Clean("events iu"), Source: "event", OldestAt: &s.TakenAt, AgeSeconds: 90, Waiting: 3, InPerSecond: &in}
+	s.Waiting = []queue.Waiting{w, w, w}
+	s.Waiting[1].Why = queue.Clean("no live host runs iu_outbound_default")
+	s.Waiting[2].OutPerSecond = new(float64)
+	var out strings.Builder
+	(&writer{out: &out, output: "table"}).statusTable(statusOf(s))
+	require.Regexp(t, `(?m)^WAITING events iu · 3 · oldest .* · 2\.0/s in, -/s out$`, out.String())
+	require.Regexp(t, `(?m)^WAITING .*-/s out · no live host runs iu_outbound_default$`, out.String())
+	require.Regexp(t, `(?m)^WAITING .* 0\.0/s out · never at this rate$`, out.String())
+}

@@ -12,15 +12,15 @@ type Lane struct {
 	Leased          int64      `json:"leased"`
 	InProgress      int64      `json:"in_progress"`
 	RetryWaiting    int64      `json:"retry_waiting"`
-	Executor        Text       `json:"executor"`    // the executor kind of the oldest due job
-	OldestAt        *time.Time `json:"oldest_at"`   // when the oldest due job became due
-	AgeSeconds      *int64     `json:"age_seconds"` // seconds since OldestAt; null = no job is due
-	NewestAt        *time.Time `json:"newest_at"`   // when the newest due job was enqueued
-	InPerSecond     float64    `json:"in_per_s"`    // arrivals, mean of the last 5 to 10 minutes
-	OutPerSecond    float64    `json:"out_per_s"`   // finished jobs, mean of the same time
-	Succeeded       int64      `json:"succeeded_1h"`
+	Executor        Text       `json:"executor"`     // the executor kind of the oldest due job
+	OldestAt        *time.Time `json:"oldest_at"`    // when the oldest due job became due
+	AgeSeconds      *int64     `json:"age_seconds"`  // seconds since OldestAt; null = no job is due
+	NewestAt        *time.Time `json:"newest_at"`    // when the newest due job was enqueued
+	InPerSecond     float64    `json:"in_per_s"`     // arrivals, mean of the last 5 to 10 minutes
+	OutPerSecond    float64    `json:"out_per_s"`    // finished jobs, mean of the same time
+	Succeeded       int64      `json:"succeeded_1h"` // in the last 50 to 60 minutes, as Failed, Dead and Cancelled
 	Failed          int64      `json:"failed_1h"`
-	Dead            int64      `json:"dead_1h"` // jobs that became dead letters in the last hour
+	Dead            int64      `json:"dead_1h"` // jobs that became dead letters
 	Cancelled       int64      `json:"cancelled_1h"`
 	ClearsInSeconds *int64     `json:"clears_in_seconds"`     // until nothing waits, at these rates; null = the backlog does not shrink
 	Why             Text       `json:"why"`                   // why its jobs wait, as the first blocking link of fn_queue_why says; empty = nothing blocks

@@ -244,15 +244,18 @@ type Waiting struct {
 	AgeSeconds      int64      `json:"age_seconds"`           // seconds since the oldest item became due; 0 = none is due
 	Waiting         int64      `json:"waiting"`               // number of waiting items
 	WaitingBound    bool       `json:"waiting_bound"`         // true: more than Waiting items wait
-	InPerSecond     float64    `json:"in_per_s"`              // arrivals, mean of the last 5 minutes (of jobs 5 to 10)
-	OutPerSecond    float64    `json:"out_per_s"`             // finished work, mean of the same time; 0 for events
-	ClearsInSeconds *int64     `json:"clears_in_seconds"`     // until nothing waits, at these rates; null = the backlog does not shrink
+	InPerSecond     *float64   `json:"in_per_s"`              // arrivals, mean of the last 4 to 5 minutes (of jobs 5 to 10); null = not counted
+	OutPerSecond    *float64   `json:"out_per_s"`             // finished work, mean of the same time; null = not counted, as of events
+	ClearsInSeconds *int64     `json:"clears_in_seconds"`     // until nothing waits, at these rates; null = the backlog does not shrink, or a rate is not known
 	Why             Text       `json:"why"`                   // why it waits, as the first blocking link of fn_queue_why says; empty = nothing blocks
 	WhyCode         string     `json:"why_code" derived:"go"` // WhyCode of Why
 }
 
-// Stuck reports whether the work is never done at the current rates.
-func (w Waiting) Stuck() bool { return stuck(w.ClearsInSeconds, w.Waiting, w.AgeSeconds) }
+// Stuck reports whether the work is never done at the current rates. Where it is not known how much
+// is done, only work that something blocks is stuck.
+func (w Waiting) Stuck() bool {
+	return (w.OutPerSecond != nil || !w.Why.Empty()) && stuck(w.ClearsInSeconds, w.Waiting, w.AgeSeconds)
+}
 
 // newWork is the age in seconds below which work does not count as waiting:
 // the next poll of a host will claim it.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -216,6 +217,8 @@ func TestWhyEventsWait(t *testing.T) {
 	h.emit("order", 2)
 	why, _, column := h.whyOf("webhook events")
 	require.Equal(t, []string{"", ""}, []string{why, column})
+	require.Equal(t, "[null, null, null]", waitingOf(t, h.root, "webhook events", "jsonb_build_array(w -> 'in_per_s', w -> 'out_per_s', w -> 'clears_in_seconds')"),
+		"neither is counted")
 	h.flag("queue.tick.webhook_router.interval_seconds", "0")
 	why, _, column = h.whyOf("webhook events")
 	require.Equal(t, []string{"queue.tick.webhook_router.interval_seconds is 0", why}, []string{why, column})
@@ -260,6 +263,35 @@ func TestWhyDeliveriesInFlight(t *testing.T) {
 	require.Equal(t, []string{"all due later: backing off", "all due later: backing off"}, []string{why, column})
 }
 
+// waitingOf evaluates an expression over w, the object of a queue in the section waiting of the snapshot.
+func waitingOf(t *testing.T, root *pgxpool.Pool, name, expression string) (said string) {
+	t.Helper()
+	require.NoError(t, root.QueryRow(t.Context(), "SELECT ("+expression+`)::text FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'waiting') w
+		WHERE w ->> 'queue' = $1`, name).Scan(&said))
+	return said
+}
+
+// countNow counts 600 in the counter of the current minute, and nothing before.
+const countNow = `WITH before AS (DELETE FROM public.queue_counter_recent WHERE scope = $1)
+	INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n) SELECT $1, $2, '', (floor(extract(epoch FROM now()) / 60) * 60)::bigint::text, 600`
+
+// counted is how many were counted, by a rate of w: it is that of four minutes, and of what has passed of the current
+// one.
+func counted(rate string) string {
+	return "round((w ->> '" + rate + "')::numeric * (240 + extract(second FROM now())))"
+}
+
+func TestRatesOfWebhooksAreOfTheTimeCounted(t *testing.T) {
+	h := newHooks(t)
+	sub := h.subscribe("order")
+	h.emit("order", 1)
+	h.route()
+	for scope, rate := range map[string]string{"arrived_1m": "in_per_s", "drained_1m": "out_per_s"} {
+		h.exec(countNow, scope, fmt.Sprint(sub))
+		require.Equal(t, "600", waitingOf(t, h.root, "webhook "+one[string](h, "SELECT endpoint FROM public.subscriptions"), counted(rate)), scope)
+	}
+}
+
 // An endpoint to which nothing is sent any more has no time at which its backlog is gone, whatever
 // was sent in the minutes before; one that sends slowly has.
 func TestWaitingClears(t *testing.T) {
@@ -270,16 +302,23 @@ func TestWaitingClears(t *testing.T) {
 	h.route()
 	h.exec("DELETE FROM public.queue_counter_recent WHERE scope = 'arrived_1m'")
 	h.exec(`INSERT INTO public.queue_counter_recent (scope, k1, k2, k3, n)
-		SELECT 'drained_1m', $1, '', (floor(extract(epoch FROM now()) / 60) * 60)::bigint::text, 600`, fmt.Sprint(sub))
+		SELECT 'drained_1m', $1, '', (floor(extract(epoch FROM now()) / 60) * 60)::bigint::text, 60000`, fmt.Sprint(sub))
 	for _, c := range []struct{ do, why, clears string }{
-		{"SELECT 1", "", "5"},
-		{"UPDATE public.subscriptions SET rate_limit_per_second = 2", "rate limit 2/s", "5"},
+		{"SELECT 1", "", "1"},
+		{"UPDATE public.subscriptions SET rate_limit_per_second = 2", "rate limit 2/s", "1"},
 		{"UPDATE public.dot_config SET value = 'false' WHERE key = 'webhook.worker.enabled'", "webhook.worker.enabled is off", ""},
 	} {
 		h.exec(c.do)
 		require.Equal(t, c.why+" "+c.clears, one[string](h, `SELECT concat(w ->> 'why', ' ', w ->> 'clears_in_seconds')
 			FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'waiting') w WHERE w ->> 'source' = 'webhook'`))
 	}
+}
+
+func TestRatesOfEventsAreOfTheTimeCounted(t *testing.T) {
+	c := newRoutes(t)
+	c.emit("iu", "1")
+	c.exec(countNow, "event_1m", "iu")
+	require.Equal(t, "600", waitingOf(t, c.root, "events iu", counted("in_per_s")))
 }
 
 // Where pg_cron ticks the router, events that wait for its next tick wait for no host.
@@ -300,7 +339,9 @@ func TestWhyEventsWaitForPgCron(t *testing.T) {
 		c.exec(`UPDATE public.queue_tick_worker SET last_result = jsonb_build_object('source', $1::text), last_run_at = now() - $2::interval
 			WHERE worker_name = 'iu_outbound_default'`, s.source, s.ago)
 		require.Equal(t, s.why, get[string](c, "SELECT public.fn_queue_why('events iu') ->> 'why'"), s)
-		require.Equal(t, s.why, get[string](c, `SELECT w ->> 'why' FROM jsonb_array_elements(public.fn_queue_snapshot_parts()::jsonb -> 'waiting') w WHERE w ->> 'queue' = 'events iu'`), s)
+		require.Equal(t, s.why, waitingOf(t, c.root, "events iu", "w ->> 'why'"), s)
+		require.Equal(t, "t null null", waitingOf(t, c.root, "events iu", "concat_ws(' ', (w ->> 'in_per_s')::numeric > 0, w -> 'out_per_s', w -> 'clears_in_seconds')"),
+			"how many are routed is not counted")
 	}
 }
 

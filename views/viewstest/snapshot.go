@@ -126,11 +126,11 @@ func groups() []queue.DeadGroup {
 
 func waiting() []queue.Waiting {
 	return []queue.Waiting{
-		{Queue: t("webhook hooks.acme.example"), Source: "webhook", Subject: t("hooks.acme.example"), Domain: t("billing"), OldestAt: ptr(ago(192 * time.Minute)), AgeSeconds: 11520, Waiting: 48120, InPerSecond: 12, Why: t("webhook.worker.enabled is off (ben, 00:05)")},
-		{Queue: t("event kg"), Source: "event", Subject: t("kg"), Domain: t("kg"), OldestAt: ptr(ago(38 * time.Minute)), AgeSeconds: 2280, Waiting: 41200, InPerSecond: 18.4, OutPerSecond: 0, Why: t("no live host runs iu_outbound_default")},
-		{Queue: t("webhook api.slow.example"), Source: "webhook", Subject: t("api.slow.example"), Domain: t("iu"), OldestAt: ptr(ago(4 * time.Minute)), AgeSeconds: 244, Waiting: 120, InPerSecond: 0.3, OutPerSecond: 1.1, ClearsInSeconds: ptr(int64(150))},
-		{Queue: t("job kg.reindex"), Source: "job", Subject: t("kg.reindex"), Domain: t("kg"), OldestAt: ptr(ago(47 * time.Minute)), AgeSeconds: 2820, Waiting: 1206, InPerSecond: 0.4, Why: t("every subscribed executor is silent: codex_indexer")},
-		{Queue: t("event iu"), Source: "event", Subject: t("iu"), Domain: t("iu"), OldestAt: ptr(ago(2 * time.Second)), AgeSeconds: 2, Waiting: 3, InPerSecond: 40.2, OutPerSecond: 40.1, ClearsInSeconds: ptr(int64(1))},
+		{Queue: t("webhook hooks.acme.example"), Source: "webhook", Subject: t("hooks.acme.example"), Domain: t("billing"), OldestAt: ptr(ago(192 * time.Minute)), AgeSeconds: 11520, Waiting: 48120, InPerSecond: ptr(12.0), OutPerSecond: ptr(0.0), Why: t("webhook.worker.enabled is off (ben, 00:05)")},
+		{Queue: t("event kg"), Source: "event", Subject: t("kg"), Domain: t("kg"), OldestAt: ptr(ago(38 * time.Minute)), AgeSeconds: 2280, Waiting: 41200, InPerSecond: ptr(18.4), Why: t("no live host runs iu_outbound_default")},
+		{Queue: t("webhook api.slow.example"), Source: "webhook", Subject: t("api.slow.example"), Domain: t("iu"), OldestAt: ptr(ago(4 * time.Minute)), AgeSeconds: 244, Waiting: 120, InPerSecond: ptr(0.3), OutPerSecond: ptr(1.1), ClearsInSeconds: ptr(int64(150))},
+		{Queue: t("job kg.reindex"), Source: "job", Subject: t("kg.reindex"), Domain: t("kg"), OldestAt: ptr(ago(47 * time.Minute)), AgeSeconds: 2820, Waiting: 1206, InPerSecond: ptr(0.4), OutPerSecond: ptr(0.0), Why: t("every subscribed executor is silent: codex_indexer")},
+		{Queue: t("event iu"), Source: "event", Subject: t("iu"), Domain: t("iu"), OldestAt: ptr(ago(2 * time.Second)), AgeSeconds: 2, Waiting: 3, InPerSecond: ptr(40.2)},
 	}
 }
 

@@ -6,9 +6,9 @@ COMMENT ON TYPE public.snapshot_lane IS
   'pace, and why its jobs wait (empty = nothing blocks them). Internal.';
 
 -- fn_snapshot_lanes(backlog of jobs, rows of v_queue_watch, unfolded counters) → one row per queue lane (job kind
--- and domain) that has live jobs, or in which jobs arrived or ended within the last hour. oldest_at: when the oldest
--- waiting job became due, NULL = no waiting job is due. why: the first condition that keeps the jobs of the lane
--- waiting, in the order of the CASE below. Internal.
+-- and domain) that has live jobs, or in which jobs arrived or ended within the last hour. *_1h: how jobs ended within
+-- the last 50 to 60 minutes (buckets of ten). oldest_at: when the oldest waiting job became due, NULL = no waiting job
+-- is due. why: the first condition that keeps the jobs of the lane waiting, in the order of the CASE below. Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_lanes(p_jobs public.v_job_backlog[], p_watch public.v_queue_watch[],
   p_unfolded public.v_queue_counter_part[])
   RETURNS public.snapshot_lane[]

@@ -6,10 +6,11 @@
 -- has not processed yet, one per route, and one per queue lane with waiting jobs; the object with the oldest due item
 -- first.
 --   waiting_bound      true: more items wait than were counted
---   in_per_s, out_per_s   items per second over five minutes; of jobs over five to ten minutes
+--   in_per_s, out_per_s   items per second over four to five minutes, of jobs over five to ten. NULL = not counted: how
+--                      many events were routed, and how many came that the webhook router has not processed
 --   age_seconds        how long the oldest item has been due
---   clears_in_seconds  after how many seconds no item waits, at these rates; NULL = the backlog does not shrink, or is
---                      blocked: the rates are those of the past minutes
+--   clears_in_seconds  after how many seconds no item waits, at these rates; NULL = the backlog does not shrink, a rate
+--                      is not known, or the backlog is blocked: the rates are those of the past minutes
 --   why                the first condition that keeps the items waiting, in the order of the CASE below; '' = none
 -- Internal.
 CREATE OR REPLACE FUNCTION public.fn_snapshot_waiting(p_lanes public.snapshot_lane[],
@@ -20,6 +21,8 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
   -- bucket starts are epochs of ten digits, so they can be compared as text
   v_5m_ago text := (extract(epoch FROM date_trunc('minute', now()))::bigint - 300)::text;
+  -- the period over which the rates are measured, in seconds: four minutes and what has passed of the current one
+  v_window numeric := 240 + extract(second FROM now());
   v_senders int;
   v_orchestrators int;
   v_webhooks_off boolean;
@@ -45,8 +48,8 @@ BEGIN
 
   RETURN COALESCE((WITH hook_pace AS (
     SELECT c.k1::bigint AS sub,
-      sum(c.n) FILTER (WHERE c.scope = 'arrived_1m') / 300.0 AS in_s,
-      sum(c.n) FILTER (WHERE c.scope = 'drained_1m') / 300.0 AS out_s
+      sum(c.n) FILTER (WHERE c.scope = 'arrived_1m') / v_window AS in_s,
+      sum(c.n) FILTER (WHERE c.scope = 'drained_1m') / v_window AS out_s
     FROM (SELECT q.scope, q.k1, q.k3, q.n FROM public.queue_counter q
       UNION ALL SELECT d.scope, d.k1, d.k3, d.n FROM unnest(p_unfolded) d) c
     WHERE c.scope IN ('arrived_1m', 'drained_1m') AND c.k3 COLLATE "C" > v_5m_ago GROUP BY c.k1
@@ -86,7 +89,7 @@ BEGIN
   ), unrouted AS (
     SELECT 'webhook events' AS queue, 'webhook' AS source, 'webhook_router' AS subject, 'webhook' AS domain,
       p_unrouted_at, least(p_unrouted, 10000) AS waiting, p_unrouted > 10000 AS waiting_bound,
-      0::float8, 0::float8,
+      NULL::float8, NULL::float8,
       CASE WHEN v_webhooks_off THEN 'webhook.worker.enabled is off'
         WHEN public.fn_cfg_int('queue.tick.webhook_router.interval_seconds', 60) = 0
           THEN 'queue.tick.webhook_router.interval_seconds is 0'
@@ -100,10 +103,10 @@ BEGIN
   ), routes AS (
     SELECT 'events ' || b.event_domain, 'event', b.worker_name, b.event_domain, b.oldest_at, least(b.waiting, 10000),
       b.waiting > 10000,
-      COALESCE((SELECT sum(c.n) / 300.0 FROM (SELECT q.scope, q.k1, q.k3, q.n FROM public.queue_counter q
+      COALESCE((SELECT sum(c.n) / v_window FROM (SELECT q.scope, q.k1, q.k3, q.n FROM public.queue_counter q
         UNION ALL SELECT d.scope, d.k1, d.k3, d.n FROM unnest(p_unfolded) d) c WHERE c.scope = 'event_1m'
         AND c.k1 = b.event_domain
-        AND c.k3 COLLATE "C" > v_5m_ago), 0)::float8, 0::float8,
+        AND c.k3 COLLATE "C" > v_5m_ago), 0)::float8, NULL::float8,
       CASE WHEN v_routes_off <> '' THEN v_routes_off
         WHEN NOT b.enabled THEN 'the route of ' || b.event_domain || ' is disabled'
         WHEN public.fn_cfg_int('queue.tick.' || b.worker_name || '.interval_seconds', 60) = 0
