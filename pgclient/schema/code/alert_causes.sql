@@ -254,9 +254,9 @@ DECLARE
   v_n int := 0;
 BEGIN
   IF EXISTS (SELECT FROM public.queue_alert_ack a WHERE a.cleared_at IS NULL
-      AND a.alert_key ~ '^(no_host|unclaimed|circuit|backlog|quarantine):') THEN
+      AND a.alert_key ~ '^(no_host|unclaimed|failing|circuit|backlog|quarantine):') THEN
     UPDATE public.queue_alert_ack a SET cleared_at = clock_timestamp(), cleared_reason = 'ended'
-    WHERE a.cleared_at IS NULL AND a.alert_key ~ '^(no_host|unclaimed|circuit|backlog|quarantine):'
+    WHERE a.cleared_at IS NULL AND a.alert_key ~ '^(no_host|unclaimed|failing|circuit|backlog|quarantine):'
       AND a.alert_key <> ALL (ARRAY(SELECT v.alert_key FROM public.v_queue_alert v))
       AND (p_only IS NULL OR a.ack_id = ANY (p_only::bigint[])) AND a.ack_id <> ALL (p_except::bigint[]);
     GET DIAGNOSTICS v_n = ROW_COUNT;

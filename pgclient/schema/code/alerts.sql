@@ -58,7 +58,7 @@ BEGIN
          round((public.fn_age(COALESCE(t.failing_since, x.since))
            / (86400 * greatest(COALESCE((SELECT v.n FROM public.v_dot_config_number v
              WHERE v.key = 'webhook.disable_after_days'), 5), 1)))::numeric, 2), '{}'
-  FROM public.webhook_endpoint_suspensions x
+  FROM public.webhook_endpoint_suspensions x JOIN public.subscriptions s ON s.id = x.subscription_id AND s.active
   JOIN public.webhook_endpoint_state t ON t.subscription_id = x.subscription_id WHERE x.reason = 'failing'
   UNION ALL
   SELECT format('quarantine:%s:%s:%s', q.step, q.target,
