@@ -295,6 +295,31 @@ func TestBulkUndo(t *testing.T) {
 	b.counted()
 }
 
+// First attempts are counted for a week after the end of an operation, because a receiver may be away
+// for hours: at every tick for an hour, then once a minute.
+func TestBulkWatchesWhatEndedLongAgo(t *testing.T) {
+	h := newHooks(t)
+	_, deadLetters := h.die("e", 4)
+	b := h.started(deadLetters, 1000, 0, 0)
+	require.Equal(t, "4 0 0", b.tick(1))
+	require.Equal(t, "aborted", h.call("public.fn_queue_bulk_abort($1::bigint, 'ann')", b.id)["state"])
+	for _, c := range []struct {
+		ended, ticked string // how long ago
+		settled       int
+	}{
+		{"2 hours", "-1 minute", 0}, // in this minute, even if one begins now
+		{"2 hours", "1 minute", 2},
+		{"30 minutes", "-1 minute", 3},
+		{"8 days", "1 minute", 3},
+	} {
+		require.NoError(t, b.asOwner("UPDATE public.queue_bulk_operation SET state_at = now() - $1::interval", c.ended))
+		h.exec("UPDATE public.queue_tick_worker SET last_run_at = now() - $1::interval WHERE worker_name = 'bulk_operation_runner'", c.ticked)
+		b.attempt("")
+		require.Equal(t, "0 0 0", b.tick(1))
+		require.Equal(t, c.settled, one[int](h, "SELECT first_ok FROM public.queue_bulk_operation"), c)
+	}
+}
+
 // What somebody else did with a dead letter after the operation is not undone with the operation.
 func TestBulkUndoLeavesWhatOthersDid(t *testing.T) {
 	h := newHooks(t)

@@ -821,7 +821,7 @@ END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_step IS 'One tick of one bulk operation. Internal.';
 
 -- fn_queue_bulk_tick() → {done, skipped, failed, in_flight} or {skipped: why, rule: clone}: one step of every running
--- operation; in_flight = number of running operations. Operations that ended in the last hour are still watched for
+-- operation; in_flight = number of running operations. Operations that were paused or ended are still watched for
 -- results of first attempts. Tick worker bulk_operation_runner.
 CREATE OR REPLACE FUNCTION public.fn_queue_bulk_tick() RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -878,15 +878,21 @@ END $$;
 COMMENT ON FUNCTION public.fn_step_bulk_targets IS 'Targets of the step bulk: running bulk operations. Internal.';
 
 -- fn_step_bulk_watch(limit, only, except): a step (quarantine.sql) that records results of first attempts of
--- operations that were paused or ended in the last hour; its targets are their ids. Internal.
+-- operations that were paused or ended; its targets are their ids. A webhook may wait for hours before its first
+-- attempt, as behind an open circuit: operations are watched at every tick for an hour, then once a minute for a week.
+-- Internal.
 CREATE OR REPLACE FUNCTION public.fn_step_bulk_watch(p_limit int, p_only text[], p_except text[]) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_op public.queue_bulk_operation;
+  -- whether this is not the first tick of this minute; NULL = it has never run
+  v_again boolean := (SELECT w.last_run_at >= date_trunc('minute', now()) FROM public.queue_tick_worker w
+    WHERE w.worker_name = 'bulk_operation_runner');
 BEGIN
   FOR v_op IN
     SELECT * FROM public.queue_bulk_operation o
-    WHERE o.state IN ('paused', 'completed', 'aborted') AND o.state_at > now() - interval '1 hour'
+    WHERE o.state IN ('paused', 'completed', 'aborted')
+      AND o.state_at > now() - CASE WHEN v_again AND p_only IS NULL THEN interval '1 hour' ELSE interval '7 days' END
       AND o.kind <> 'resolve' AND o.done < o.requeued
       AND (p_only IS NULL OR o.operation_id = ANY (p_only::bigint[])) AND o.operation_id <> ALL (p_except::bigint[])
     ORDER BY o.operation_id FOR UPDATE SKIP LOCKED
@@ -903,7 +909,7 @@ CREATE OR REPLACE FUNCTION public.fn_step_bulk_watch_targets(p_limit int, p_exce
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN ARRAY(SELECT o.operation_id::text FROM public.queue_bulk_operation o
-    WHERE o.state IN ('paused', 'completed', 'aborted') AND o.state_at > now() - interval '1 hour'
+    WHERE o.state IN ('paused', 'completed', 'aborted') AND o.state_at > now() - interval '7 days'
       AND o.kind <> 'resolve' AND o.done < o.requeued AND o.operation_id <> ALL (p_except::bigint[])
     ORDER BY o.operation_id LIMIT p_limit);
 END $$;
