@@ -59,7 +59,7 @@ const (
 		WHERE a.batch = 1 AND x.operation_id = a.operation_id AND x.action = a.action AND x.batch IS NOT NULL ORDER BY x.id DESC LIMIT 1) l ON true`
 	foldedSelect = `a.id, a.at, a.actor, a.db_role, host(a.client_addr), a.action, ` + foldedTarget + `, a.filter, COALESCE(l.batch_items, a.frozen_count),
 	a.reason, a.before, CASE WHEN a.batch = 1 THEN jsonb_build_object('batches', l.batch, 'items', l.batch_items) ELSE a.after END,
-	CASE WHEN l.outcome LIKE 'refused%' THEN a.outcome ELSE COALESCE(l.outcome, a.outcome) END, a.claimed, a.operation_id, l.batch, l.at`
+	CASE WHEN l.outcome ~ '^(refused|failed)' THEN a.outcome ELSE COALESCE(l.outcome, a.outcome) END, a.claimed, a.operation_id, l.batch, l.at`
 	foldedTarget = `CASE WHEN a.batch = 1 THEN 'operation ' || a.operation_id ELSE a.target END`
 )
 

@@ -358,9 +358,16 @@ func TestRouteReplay(t *testing.T) {
 	require.Equal(t, 2, get[int](c, "SELECT count(*) FROM public.job_queue WHERE actor = 'c'"), "the consumers of now")
 	require.EqualValues(t, got["audit_id"], get[float64](c, "SELECT max(id) FROM public.queue_operator_action WHERE action = 'iu_route_dead_letter_replay' AND actor = 'ann'"))
 	require.EqualValues(t, 1, get[int](c, "SELECT sum(n) FROM public.v_queue_counter WHERE scope = 'dead_event' AND k1 = 'ROUTE_22000'"), "counters follow")
+	require.EqualValues(t, 2, got["skipped"], "all that were not replayed")
+	last := `SELECT concat_ws(' ', outcome, after ->> 'replayed', after ->> 'skipped', after ->> 'failed', jsonb_array_length(after -> 'ids'), after ->> 'failures')
+		FROM public.queue_operator_action ORDER BY id DESC LIMIT 1`
+	require.Equal(t, fmt.Sprintf(`done 2 1 1 2 [["%s", "ROUTE_22000"]]`, ids[1]), get[string](c, last))
+	require.Equal(t, "failed", outcomes(replay(op, ids[1:2], false)))
+	require.Equal(t, fmt.Sprintf(`failed 0 0 1 0 [["%s", "ROUTE_22000"]]`, ids[1]), get[string](c, last), "it has changed the dead letter")
 
 	again := replay(op, ids[:1], false)
 	require.Contains(t, again["results"].([]any)[0].(map[string]any)["why"], "closed already as replayed by ann at")
+	require.Equal(t, "refused 0 1 0", get[string](c, last))
 	require.Equal(t, "1 user:ann,3 user:ann", c.routed())
 	require.Equal(t, "skipped", outcomes(call(t, op, "public.fn_iu_route_dead_letter_reopen($1::text[]::uuid[], 'ann', 'x')", ids[:1])), "a replay is not taken back")
 

@@ -21,7 +21,8 @@ COMMENT ON COLUMN public.queue_operator_action.batch IS
   'number of this batch of the operation among those with the same action; NULL = not a batch';
 COMMENT ON COLUMN public.queue_operator_action.batch_items IS 'items of this batch and of those before it';
 COMMENT ON COLUMN public.queue_operator_action.outcome IS
-  'done; asked: a signal to a session, which the caller sends after this row is committed; or refused, with the rule';
+  'done; asked: a signal to a session, which the caller sends after this row is committed; failed: it was tried; or '
+  'refused, with the rule';
 GRANT SELECT ON public.queue_operator_action TO
   :"queue_viewer", :"workflow_admin", :"dead_letter_operator", :"subscription_admin";
 

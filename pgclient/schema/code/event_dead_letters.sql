@@ -149,7 +149,6 @@ DECLARE
   v_part record;
   v_routed record;
   v_failed jsonb := '{}'::jsonb; -- per dead letter
-  v_answer jsonb;
   v_refused jsonb := public.fn_queue_requeue_refusal(
     p_kind => 'replay_event'::text, p_action => 'iu_route_dead_letter_replay'::text,
     p_target => format('%s dead letters', cardinality(v_ids)), p_actor => v_actor, p_reason => v_reason,
@@ -205,17 +204,10 @@ BEGIN
     FROM unnest(v_ids, v_why) WITH ORDINALITY AS w (id, why, n)
     LEFT JOIN LATERAL (SELECT v_failed -> w.id::text AS failure) f ON w.why IS NULL;
   END IF;
-  v_answer := public.fn_job_answer(
+  RETURN public.fn_job_answer(
     p_action => 'replay', p_target => 'iu_route_dead_letter', p_done => 'replayed', p_ids => v_ids, p_why => v_why,
-    p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry,
-    p_operation_id => p_operation_id);
-  IF v_failed <> '{}' THEN
-    SELECT v_answer || jsonb_build_object('results', jsonb_agg(CASE WHEN v_failed ? (r.value ->> 'id')
-      THEN r.value || jsonb_build_object('outcome', 'failed', 'code', v_failed -> (r.value ->> 'id') -> 'code')
-      ELSE r.value END ORDER BY r.n))
-    INTO v_answer FROM jsonb_array_elements(v_answer -> 'results') WITH ORDINALITY AS r (value, n);
-  END IF;
-  RETURN v_answer;
+    p_new => NULL, p_actor => v_actor, p_reason => v_reason, p_dry_run => v_dry, p_operation_id => p_operation_id,
+    p_codes => (SELECT COALESCE(jsonb_object_agg(f.key, f.value -> 'code'), '{}') FROM jsonb_each(v_failed) f));
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_iu_route_dead_letter_replay_as IS

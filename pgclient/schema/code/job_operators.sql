@@ -18,21 +18,27 @@ END $$;
 COMMENT ON FUNCTION public.fn_job_ids IS
   'Checks, deduplicates and sorts ids of jobs, dead letters or leases. Internal.';
 
--- fn_job_answer(action, target, done word, ids, why, new ids, actor, reason, dry run) → {action, dry_run,
--- <done word>: n, skipped: n, results: [{id, outcome, why, new_id}], audit_id}: the result of every operator function
--- of job_operators.sql. why: per id the reason why it was skipped, NULL = the action was done. Internal.
+-- fn_job_answer(action, target, done word, ids, why, new ids, actor, reason, dry run, operation, codes) → {action,
+-- dry_run, <done word>: n, skipped: n, results: [{id, outcome, why, new_id, code}], audit_id}: the result of every
+-- operator function of job_operators.sql. why: per id the reason why it was skipped, NULL = the action was done. codes:
+-- the error code of each id on which the action was tried and failed. skipped counts these as well; the audit row
+-- counts them apart, and its outcome is failed if the action was tried on some and succeeded on none. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_answer(p_action text, p_target text, p_done text, p_ids uuid[],
-  p_why text[], p_new uuid[],
-  p_actor text, p_reason text, p_dry_run boolean, p_operation_id bigint DEFAULT NULL) RETURNS jsonb
+  p_why text[], p_new uuid[], p_actor text, p_reason text, p_dry_run boolean, p_operation_id bigint DEFAULT NULL,
+  p_codes jsonb DEFAULT '{}') RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_done bigint := (SELECT count(*) FROM unnest(p_ids, p_why) AS w (id, why) WHERE w.why IS NULL);
   v_skipped bigint := cardinality(p_ids) - v_done;
+  v_failed bigint := (SELECT count(*) FROM jsonb_object_keys(p_codes));
   v_results jsonb;
   v_audit bigint;
 BEGIN
   SELECT jsonb_agg(jsonb_build_object('id', r.id, 'why', r.why, 'new_id', r.new, 'outcome', CASE
-      WHEN r.why IS NOT NULL THEN 'skipped' WHEN p_dry_run THEN 'would_' || p_action ELSE p_done END) ORDER BY r.n)
+      WHEN p_codes ? r.id::text THEN 'failed' WHEN r.why IS NOT NULL THEN 'skipped'
+      WHEN p_dry_run THEN 'would_' || p_action ELSE p_done END)
+      || CASE WHEN p_codes ? r.id::text THEN jsonb_build_object('code', p_codes -> r.id::text) ELSE '{}' END
+      ORDER BY r.n)
   INTO v_results FROM unnest(p_ids, p_why, p_new) WITH ORDINALITY AS r (id, why, new, n);
   IF NOT p_dry_run THEN
     v_audit := public.fn_operator_audit(
@@ -40,10 +46,12 @@ BEGIN
       p_target => p_target || ' ' || array_to_string(p_ids[1:20], ',') || CASE WHEN cardinality(p_ids) > 20
         THEN format(' and %s more', cardinality(p_ids) - 20) ELSE '' END,
       p_actor => p_actor, p_reason => p_reason, p_frozen_count => cardinality(p_ids)::bigint,
-      p_after => jsonb_build_object(p_done, v_done, 'skipped', v_skipped, 'ids',
+      p_after => jsonb_build_object(p_done, v_done, 'skipped', v_skipped - v_failed, 'ids',
         ( SELECT COALESCE(jsonb_agg(jsonb_build_array(r.id, r.new) ORDER BY r.id), '[]')
-        FROM unnest(p_ids, p_why, p_new) AS r (id, why, new) WHERE r.why IS NULL)),
-      p_outcome => CASE WHEN v_done = 0 THEN 'refused' ELSE 'done' END,
+        FROM unnest(p_ids, p_why, p_new) AS r (id, why, new) WHERE r.why IS NULL))
+        || CASE WHEN v_failed = 0 THEN '{}' ELSE jsonb_build_object('failed', v_failed, 'failures',
+          (SELECT jsonb_agg(jsonb_build_array(c.key, c.value) ORDER BY c.key) FROM jsonb_each(p_codes) c)) END,
+      p_outcome => CASE WHEN v_done > 0 THEN 'done' WHEN v_failed > 0 THEN 'failed' ELSE 'refused' END,
       p_filter => NULL::text, p_before => NULL::jsonb, p_operation_id => p_operation_id);
   END IF;
   RETURN jsonb_build_object('action', p_action, 'dry_run', p_dry_run, p_done, v_done, 'skipped', v_skipped,
