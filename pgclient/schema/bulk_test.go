@@ -376,8 +376,11 @@ func TestBulkResolve(t *testing.T) {
 	h.call(bulkRun, b.id)
 	require.Equal(t, "2 0 0", b.tick(1))
 	require.Equal(t, "abandoned nobody wants them", one[string](h, "SELECT min(resolution || ' ' || note) FROM public.dead_letter_resolutions"))
-	require.Equal(t, 2, num(h.call("public.fn_queue_bulk_undo($1::bigint, 'ann')", b.id), "undone"))
+	h.call("public.fn_dead_letter_reopen($1, 'ben', 'this one is wanted')", deadLetters[:1])
+	require.Equal(t, 1, num(h.call("public.fn_queue_bulk_undo($1::bigint, 'ann')", b.id), "undone"))
 	require.Equal(t, 3, one[int](h, "SELECT count(*) FROM public.dead_letter_open"))
+	require.Equal(t, `{"undone": 1, "not_opened": 1}`, one[string](h, "SELECT after::text FROM public.queue_operator_action WHERE action = 'bulk_undo'"))
+	require.Equal(t, "nothing was undone: 1 not opened, 0 requeued or resolved again by others since", h.call("public.fn_queue_bulk_undo($1::bigint, 'ann')", b.id)["reason"])
 	b.counted()
 }
 

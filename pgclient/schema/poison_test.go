@@ -417,4 +417,6 @@ func stayAlone(t *testing.T, p poisoned, kind string, n int) {
 	run()
 	require.Equal(t, -1, get[int](c.core, p.left), "it is done once it is sound")
 	require.Zero(t, get[int](c.core, "SELECT count(*) FROM public.queue_quarantine"))
+	call(t, c.work, "public.fn_queue_quarantine_retry('{7,8}', 'ann', 'once more')")
+	require.Equal(t, "refused quarantine 7,8", get[string](c.core, "SELECT outcome || ' ' || target FROM public.queue_operator_action ORDER BY id DESC LIMIT 1"))
 }

@@ -528,7 +528,10 @@ func TestWebhookLeaseRelease(t *testing.T) {
 	require.Equal(t, "skipped no such webhook job", got[3])
 	require.Equal(t, "Pending 1", one[string](h, "SELECT concat_ws(' ', status, lease_resets) FROM public.webhook_delivery_jobs WHERE id = $1", held[0].Job))
 	require.Equal(t, []string{"lease_lost"}, h.report(result(held[0], "")), "the worker that had it changes nothing")
-	require.Equal(t, "done", one[string](h, "SELECT outcome FROM public.queue_operator_action WHERE action = 'webhook_lease_release'"))
+	last := "SELECT concat_ws(' ', outcome, frozen_count, target, after) FROM public.queue_operator_action WHERE action = 'webhook_lease_release' ORDER BY id DESC LIMIT 1"
+	require.Equal(t, fmt.Sprintf(`done 4 webhook_lease %d,%d,%d,999 {"jobs": [%d], "skipped": 3, "released": 1}`, held[0].Job, held[1].Job, waiting, held[0].Job), one[string](h, last))
+	h.call(release, ids[1:2], false)
+	require.Equal(t, fmt.Sprintf(`refused 1 webhook_lease %d {"jobs": [], "skipped": 1, "released": 0}`, held[1].Job), one[string](h, last))
 
 	for range 2 { // the third lost lease fails the job
 		h.unguarded("webhook_delivery_jobs", "UPDATE public.webhook_delivery_jobs SET status = 'Leased', lease_until = now() - interval '1 second', lease_token = gen_random_uuid(), worker_id = 'w', started_at = now() WHERE id = $1", held[0].Job)

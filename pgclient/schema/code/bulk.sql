@@ -1028,8 +1028,8 @@ BEGIN
       p_action => 'bulk_undo'::text, p_target => 'operation ' || p_operation_id, p_actor => v_actor,
       p_reason => v_op.reason, p_rule => 'nothing'::text, p_why => CASE WHEN v_skipped = 0
         THEN 'nothing of this operation can be undone any more'
-        ELSE format('nothing was undone: %s attempted already, %s requeued or resolved again by others since',
-          v_skipped - v_others, v_others) END);
+        ELSE format('nothing was undone: %s %s, %s requeued or resolved again by others since', v_skipped - v_others,
+          CASE v_op.kind WHEN 'resolve' THEN 'not opened' ELSE 'attempted already' END, v_others) END);
   END IF;
   UPDATE public.queue_bulk_operation SET undone = undone + v_undone, requeued = requeued - v_undone,
     done = done - CASE WHEN kind = 'resolve' THEN v_undone ELSE 0 END
@@ -1038,7 +1038,8 @@ BEGIN
     p_action => 'bulk_undo', p_target => 'operation ' || p_operation_id, p_actor => v_actor,
     p_reason => v_op.reason, p_filter => v_op.filter, p_frozen_count => v_op.frozen_count,
     p_before => jsonb_build_object('state', v_op.state, 'requeued', v_op.requeued),
-    p_after => jsonb_build_object('undone', v_undone, 'started_already', v_skipped - v_others)
+    p_after => jsonb_build_object('undone', v_undone,
+        CASE v_op.kind WHEN 'resolve' THEN 'not_opened' ELSE 'started_already' END, v_skipped - v_others)
       || CASE WHEN v_others > 0 THEN jsonb_build_object('closed_by_others', v_others) ELSE '{}' END,
     p_outcome => 'done'::text, p_operation_id => p_operation_id);
   RETURN v_answer || jsonb_build_object('audit_id', v_audit);

@@ -367,11 +367,12 @@ BEGIN
   INTO v_results, v_count FROM unnest(v_ids) i LEFT JOIN public.queue_quarantine q ON q.quarantine_id = i;
   IF NOT v_dry THEN
     v_audit := public.fn_operator_audit(
-      p_action => 'quarantine_retry'::text, p_target => format('%s rows in quarantine', v_count), p_actor => v_actor,
-      p_reason => v_reason, p_filter => NULL::text, p_frozen_count => v_count,
+      p_action => 'quarantine_retry'::text, p_target => 'quarantine ' || array_to_string(v_ids[1:20], ',')
+        || CASE WHEN cardinality(v_ids) > 20 THEN format(' and %s more', cardinality(v_ids) - 20) ELSE '' END,
+      p_actor => v_actor, p_reason => v_reason, p_filter => NULL::text, p_frozen_count => v_count,
       p_before => (SELECT jsonb_agg(to_jsonb(q)) FROM (SELECT q.* FROM public.queue_quarantine q
         WHERE q.quarantine_id = ANY (v_ids) ORDER BY q.quarantine_id LIMIT 100) q),
-      p_after => NULL::jsonb, p_outcome => 'done'::text);
+      p_after => NULL::jsonb, p_outcome => CASE WHEN v_count = 0 THEN 'refused' ELSE 'done' END);
     UPDATE public.queue_quarantine q SET attempts = 0, set_aside_at = NULL, next_try_at = clock_timestamp()
     WHERE q.quarantine_id = ANY (v_ids);
   END IF;

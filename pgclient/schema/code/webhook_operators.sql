@@ -337,7 +337,8 @@ DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_dry boolean := COALESCE(p_dry_run, true);
   v_reason text := CASE WHEN v_dry THEN p_reason ELSE public.fn_operator_reason(p_reason) END;
-  v_ids bigint[];
+  v_all bigint[];
+  v_ids bigint[]; -- those whose lease has expired
   v_done bigint;
   v_results jsonb;
   v_audit bigint;
@@ -346,9 +347,9 @@ BEGIN
     OR array_position(p_job_ids, NULL) IS NOT NULL THEN
     RAISE EXCEPTION 'p_job_ids must hold 1 to 100000 ids' USING ERRCODE = '22023';
   END IF;
-  v_ids := (SELECT array_agg(DISTINCT i ORDER BY i) FROM unnest(p_job_ids) i);
+  v_all := (SELECT array_agg(DISTINCT i ORDER BY i) FROM unnest(p_job_ids) i);
   IF NOT v_dry THEN
-    PERFORM 1 FROM public.webhook_delivery_jobs j WHERE j.id = ANY (v_ids) ORDER BY j.id FOR UPDATE;
+    PERFORM 1 FROM public.webhook_delivery_jobs j WHERE j.id = ANY (v_all) ORDER BY j.id FOR UPDATE;
   END IF;
   WITH verdict AS MATERIALIZED (
     SELECT i AS id, CASE
@@ -356,7 +357,7 @@ BEGIN
         WHEN j.status <> 'Leased' THEN format('the job is %s, not leased: there is nothing to release', j.status)
         WHEN j.lease_until >= now() THEN format('the lease runs until %s: host %s may be sending',
           to_char(j.lease_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'), j.worker_id) END AS why
-    FROM unnest(v_ids) i LEFT JOIN public.webhook_delivery_jobs j ON j.id = i)
+    FROM unnest(v_all) i LEFT JOIN public.webhook_delivery_jobs j ON j.id = i)
   SELECT count(*) FILTER (WHERE v.why IS NULL), array_agg(v.id) FILTER (WHERE v.why IS NULL),
     jsonb_agg(jsonb_build_object('id', v.id, 'why', v.why, 'outcome',
       CASE WHEN v.why IS NOT NULL THEN 'skipped' WHEN v_dry THEN 'would_release' ELSE 'released' END) ORDER BY v.id)
@@ -364,14 +365,16 @@ BEGIN
   IF NOT v_dry THEN
     PERFORM public.fn_webhook_lease_lose(v_ids);
     v_audit := public.fn_operator_audit(
-      p_action => 'webhook_lease_release', p_target => format('%s webhook leases', v_done), p_actor => v_actor,
-      p_reason => v_reason, p_frozen_count => jsonb_array_length(v_results)::bigint,
-      p_after => jsonb_build_object('jobs', to_jsonb(v_ids)),
+      p_action => 'webhook_lease_release', p_target => 'webhook_lease ' || array_to_string(v_all[1:20], ',')
+        || CASE WHEN cardinality(v_all) > 20 THEN format(' and %s more', cardinality(v_all) - 20) ELSE '' END,
+      p_actor => v_actor, p_reason => v_reason, p_frozen_count => cardinality(v_all)::bigint,
+      p_after => jsonb_build_object('released', v_done, 'skipped', cardinality(v_all) - v_done, 'jobs',
+        to_jsonb(COALESCE(v_ids, '{}'))),
       p_outcome => CASE WHEN v_done = 0 THEN 'refused' ELSE 'done' END,
       p_filter => NULL::text, p_before => NULL::jsonb);
   END IF;
   RETURN jsonb_build_object('action', 'release', 'dry_run', v_dry, 'released', v_done, 'skipped',
-    jsonb_array_length(v_results) - v_done,
+    cardinality(v_all) - v_done,
     'results', v_results, 'audit_id', v_audit);
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_webhook_lease_release TO :"dead_letter_operator";
