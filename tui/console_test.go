@@ -46,7 +46,7 @@ func TestPanes(t *testing.T) {
 		}
 		c.press("0")
 		c.sees("Panes", "Worker host")
-		c.press("g")
+		c.press("g", "g")
 		c.press("esc", "tab")
 		c.sees("stale first")
 		c.press("shift+tab", "shift+tab")

@@ -17,7 +17,8 @@ type picker struct {
 	view   views.PickList
 	all    []views.Entry
 	choose func(i int) effect // nil: nothing can be chosen (help); / filters the text
-	keys   map[string]int     // index of the entry that a key chooses
+	keys   map[string]int     // index of the entry that a key, or two keys of which the first is g, choose
+	chord  bool               // g was pressed, and the next key completes it
 }
 
 func (p *picker) lines(at overlayContext) []string {
@@ -32,7 +33,15 @@ func (p *picker) update(msg tea.Msg, at overlayContext) (overlay, effect) {
 	if p.view.Typing {
 		return p.typed(k), nil
 	}
-	switch s := k.String(); s {
+	s := k.String()
+	switch {
+	case p.chord:
+		p.chord, s = false, "g"+s
+	case s == "g" && p.hasChords():
+		p.chord = true
+		return p, nil
+	}
+	switch s {
 	case "esc", "q", "?", "left", "h":
 		if p.view.Filter != "" && s == "esc" {
 			p.narrow("")
@@ -49,7 +58,7 @@ func (p *picker) update(msg tea.Msg, at overlayContext) (overlay, effect) {
 		p.move(-min(10, p.view.Room(at.size)), at)
 	case "G", "end":
 		p.move(1<<20, at)
-	case "g", "home":
+	case "g", "gg", "home":
 		p.move(-1<<20, at)
 	case "/":
 		p.view.Typing = p.choose == nil
@@ -63,6 +72,16 @@ func (p *picker) update(msg tea.Msg, at overlayContext) (overlay, effect) {
 		}
 	}
 	return p, nil
+}
+
+// hasChords reports whether two keys choose an entry.
+func (p *picker) hasChords() bool {
+	for k := range p.keys {
+		if len(k) > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *picker) typed(k tea.KeyPressMsg) overlay {

@@ -30,6 +30,27 @@ func TestMenuShowsItsCursor(t *testing.T) {
 	}
 }
 
+// The keys that the menu lists open their panes there too, also those of two letters; gg goes to the first entry.
+func TestTheMenuTakesTheKeysThatItLists(t *testing.T) {
+	for _, pane := range Panes() {
+		m := newStill(newStore(), newHost(), Options{Actor: "anna"})
+		m.keys(append([]string{"0"}, strings.Split(pane.Keys, "")...)...)
+		require.Empty(t, m.over, pane.Keys)
+		require.Equal(t, pane.ID, m.at, pane.Keys)
+	}
+	for keys, cursor := range map[string]int{"g a": 14, "g a 0 g g": 0, "g a 0 home": 0, "g a 0 g z": 14, "g a 0 g esc": 14, "g a 0 g esc g g j": 1} {
+		m := newStill(newStore(), newHost(), Options{Actor: "anna"})
+		m.keys(strings.Fields(keys)...)
+		if len(m.over) == 0 {
+			m.keys("0")
+		}
+		require.Equal(t, cursor, m.over[0].(*picker).view.Cursor, keys)
+	}
+	m := newStill(newStore(), nil, Options{Actor: "anna"})
+	m.keys("4", "o", "j", "g")
+	require.Zero(t, m.over[0].(*picker).view.Cursor, "the orders have no keys of two letters")
+}
+
 // Keys pgup and pgdown always scroll a dialog or the help by a part of the
 // screen, also after more pgdown than there are lines, and after the terminal
 // has become larger.
