@@ -97,10 +97,17 @@ func (m *root) hints() []views.Hint {
 		hints = append(hints, views.Hint{Key: "enter", Word: "open"})
 	case l.page != nil:
 		hints = append(hints, views.Hint{Key: "/", Word: "search"})
-	case l.isNested():
-		hints = append(hints, views.Hint{Key: "space", Word: "select"}, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "x", Word: "export"})
 	default:
-		hints = append(hints, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"}, views.Hint{Key: "o", Word: "order"}, views.Hint{Key: "x", Word: "export"})
+		if l.grid.selected != nil {
+			hints = append(hints, views.Hint{Key: "space", Word: "select"})
+		}
+		hints = append(hints, views.Hint{Key: "enter", Word: "open"}, views.Hint{Key: "/", Word: "filter"})
+		if len(l.grid.src.Sorts) > 1 {
+			hints = append(hints, views.Hint{Key: "o", Word: "order"})
+		}
+		if m.o.Save != nil && l.grid.src.Export != nil {
+			hints = append(hints, views.Hint{Key: "x", Word: "export"})
+		}
 	}
 	pause := "pause"
 	if m.feed.past.live != nil {

@@ -68,6 +68,30 @@ func TestKeysThatWorkElsewhereAreNotOffered(t *testing.T) {
 	}
 }
 
+// The footer names select, order and export only where the table can do that.
+func TestKeysOfATableAreOfferedWhereTheyWork(t *testing.T) {
+	for keys, want := range map[string]string{
+		"5": "space o x", "5 enter": "space o x", "8 enter": "space o x", "4": "o x", "g a": "x", "g a enter": "x", "g n": "x", "g w": "o", "g l": "space o x", "7": "space o x",
+	} {
+		s := newStore()
+		op, n := int64(12), int64(3)
+		s.audit[0].OperationID, s.audit[0].Batches, s.audit[0].LastAt = &op, &n, &s.audit[0].At
+		m := newStill(s, newHost(), Options{Actor: "anna"})
+		m.keys(strings.Fields(keys)...)
+		l := m.pane().top()
+		require.NotNil(t, l.table, keys)
+		var shown []string
+		for _, h := range m.hints() {
+			if slices.Contains([]string{"space", "o", "x"}, h.Key) {
+				shown = append(shown, h.Key)
+			}
+		}
+		require.Equal(t, want, strings.Join(shown, " "), keys)
+		m.keys("o")
+		require.Equal(t, slices.Contains(shown, "o"), len(m.over) > 0, keys)
+	}
+}
+
 func requireFooter(t *testing.T, foot string, atHome bool, at string) {
 	t.Helper()
 	if !atHome || strings.Contains(foot, " esc") {
