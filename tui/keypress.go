@@ -64,7 +64,7 @@ func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 	if k.String() == "ctrl+c" {
 		return m.interrupt()
 	}
-	if m.tooSmall() && k.String() != "esc" {
+	if m.tooSmall() && (k.String() != "esc" || len(m.over) == 0 && !m.line.open()) {
 		return m.blindKey(k.String())
 	}
 	if len(m.over) > 0 {
@@ -102,8 +102,9 @@ func (m *root) tooSmall() bool {
 }
 
 // blindKey handles a key while the terminal is too small: q quits, and what
-// is open gets no key that the operator cannot see it take. Loops of this
-// process are drained, because the dialog of q could not be seen either.
+// is open gets no key that the operator cannot see it take, except esc, which
+// closes a dialog or the input line (key). Loops of this process are drained,
+// because the dialog of q could not be seen either.
 func (m *root) blindKey(k string) tea.Cmd {
 	if k != "q" || m.shutdown.draining {
 		return nil
