@@ -120,7 +120,7 @@ func (m *root) applied(msg appliedMsg) tea.Cmd {
 		return tea.Batch(cmds...)
 	}
 	d.finish(msg.result, msg.err, m.o.Now())
-	if !d.failed() {
+	if !d.failed() && d.selected {
 		m.pane().top().grid.clear()
 		m.settle()
 	}

@@ -36,9 +36,9 @@ func (m *deck) actionFor(k string) (queue.Action, bool) {
 	return found[0], true
 }
 
-// act starts an action on the selected rows or the row under the cursor. args are
-// defaults for its form.
-func (m *root) act(a queue.Action, args map[string]string) tea.Cmd {
+// act starts an action on the selected rows or the row under the cursor. args and
+// reason are defaults for its form.
+func (m *root) act(a queue.Action, args map[string]string, reason string) tea.Cmd {
 	if off := m.off(a); off != "" {
 		m.warnWhile(a.Verb+" is off: "+off, func() bool { return m.off(a) == off })
 		return nil
@@ -47,17 +47,19 @@ func (m *root) act(a queue.Action, args map[string]string) tea.Cmd {
 		m.warn(a.Verb + " is off: " + off)
 		return nil
 	}
-	req := queue.Request{Args: map[string]string{}}
+	req := queue.Request{Args: map[string]string{}, Reason: reason}
 	at := m.scene().acting()
 	if where := at.elsewhere(a.ID); where != "" {
 		m.warn(at.noRow(where))
 		return nil
 	}
+	selected := false
 	if t := at.target(a.ID); t != nil {
 		if problem := t(at, &req); problem != "" {
 			m.warn(problem)
 			return nil
 		}
+		selected = at.bySelection(t, req)
 	}
 	if refused := at.refusal(a, req); refused != "" {
 		m.warn(refused)
@@ -67,15 +69,16 @@ func (m *root) act(a queue.Action, args map[string]string) tea.Cmd {
 		req.Within = ""
 	}
 	maps.Copy(req.Args, args)
-	return m.ask(asked{action: a, req: req, taken: at.taken(a, req)})
+	return m.ask(asked{action: a, req: req, taken: at.taken(a, req), selected: selected})
 }
 
 // asked is the request for an action, made by a key or by a typed command.
 type asked struct {
-	action queue.Action
-	req    queue.Request
-	ready  bool             // the request needs no form
-	taken  []queue.PlanLine // lines that name the targets, for the dialog
+	action   queue.Action
+	req      queue.Request
+	ready    bool             // the request needs no form
+	taken    []queue.PlanLine // lines that name the targets, for the dialog
+	selected bool             // the targets are the selected rows
 }
 
 // ask opens the dialog of an action. If the actor is a shared account, the first action
@@ -98,7 +101,7 @@ func (m *root) ask(x asked) tea.Cmd {
 	m.serial++
 	d := newDialog(m.serial, a, x.req, m.o.Now(), args)
 	d.keys = m.form(a.ID).keys
-	d.place, d.facts, d.actions, d.taken = m.place(), m.facts(a, x.req), m.actions, x.taken
+	d.place, d.facts, d.actions, d.taken, d.selected = m.place(), m.facts(a, x.req), m.actions, x.taken, x.selected
 	if x.ready {
 		d.stage, d.form = stagePlanning, nil
 	}

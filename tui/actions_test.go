@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -391,6 +392,40 @@ func TestCommandActsOnTheRow(t *testing.T) {
 		c.typing("resume")
 		c.press("enter")
 		c.sees("unknown command :resume; :")
+	})
+}
+
+// So has a command that has flags only: they are in its form. A filter names rows, also an empty one.
+func TestCommandWithFlagsActsOnTheRow(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 160, h: 40}, func(c *console) {
+		c.press("5", "enter", "space", "space")
+		for line, args := range map[string]map[string]string{
+			"resolve --reason 'sent by hand'": {}, "qtop requeue --reason 'sent by hand' --yes": {}, "ops plan --rate 7 --canary=3 --reason 'sent by hand'": {"rate": "7", "canary": "3"},
+		} {
+			c.press(":")
+			c.typing(line)
+			c.press("enter")
+			c.model(func(m *root) {
+				require.Len(t, m.over, 1, "%s %s", line, m.notice.text)
+				d := m.over[0].(*dialog)
+				require.Equal(t, stageForm, d.stage, line)
+				require.Equal(t, []string{s.deadLetters[0].ID, s.deadLetters[1].ID}, d.req.Targets, line)
+				for _, f := range d.form {
+					if want, ok := args[f.arg.Name]; ok || f.arg.Name == reasonField {
+						require.Equal(t, cmp.Or(want, "sent by hand"), f.value(), "%s %s", line, f.arg.Name)
+					}
+				}
+			})
+			c.press("esc")
+		}
+		for _, line := range []string{"requeue --filter '' --reason x", "notifications requeue --reason x"} { // pane 5 has no notifications
+			c.press(":")
+			c.typing(line)
+			c.press("enter")
+			c.sees("needs a target")
+			require.Zero(t, c.overlays())
+		}
 	})
 }
 

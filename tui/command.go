@@ -212,7 +212,8 @@ func lineWords(text string) []string {
 
 // commandAct starts an action on the targets that the line names. If the line
 // names none, the targets are those of the action's key: the selected rows,
-// else the row under the cursor or of the open page.
+// else the row under the cursor or of the open page. The form then has what
+// the flags of the line say.
 func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	if off := m.off(a); off != "" {
 		m.warnWhile(a.Verb+" is off: "+off, func() bool { return m.off(a) == off })
@@ -226,9 +227,10 @@ func (m *root) commandAct(a queue.Action, words []string) tea.Cmd {
 	words = typed.Words
 	req := queue.Request{Args: map[string]string{}, Reason: typed.Reason}
 	req.Select(typed.Filters)
-	if len(words) == 0 && !typed.Flags {
+	unnamed := len(words) == 0 && len(typed.Filters) == 0 && !typed.All
+	if unnamed && (!typed.Flags || a.Targets != (queue.Targets{})) { // an action without targets, such as an addition, has all it needs in its flags
 		if at := m.scene().acting(); worksIn(a, m.at) && a.Key != "" || at.target(a.ID) != nil || at.elsewhere(a.ID) != "" {
-			return m.act(a, nil)
+			return m.act(a, typed.Args, typed.Reason)
 		}
 		if a.Targets.Name != "" && a.Danger != queue.DangerDatabase {
 			m.warn(":" + a.Words + " needs a target; tab completes targets")

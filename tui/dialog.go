@@ -44,11 +44,12 @@ type dialog struct {
 	before []string           // what earlier attempts of this dialog changed, if that is unknown
 	offset int
 
-	keys    []string         // the inputs that name the row (form.keys)
-	place   place            // where the plan was made; without a name: not production
-	actions queue.Registry   // names how the action is undone
-	facts   []queue.PlanLine // facts about the target, shown above the inputs
-	taken   []queue.PlanLine // lines that name the targets (scene.taken)
+	keys     []string         // the inputs that name the row (form.keys)
+	place    place            // where the plan was made; without a name: not production
+	actions  queue.Registry   // names how the action is undone
+	facts    []queue.PlanLine // facts about the target, shown above the inputs
+	taken    []queue.PlanLine // lines that name the targets (scene.taken)
+	selected bool             // the targets are the selected rows of the open table
 }
 
 func newDialog(serial int, a queue.Action, req queue.Request, now time.Time, args []queue.Arg) *dialog {

@@ -83,11 +83,11 @@ func (m *root) key(k tea.KeyPressMsg) tea.Cmd {
 	}
 	if p := m.pane(); p.actionKeys != nil {
 		if id, args := p.actionKeys(m.scene(), k.String()); id != "" {
-			return m.act(m.actions.ByID(id), args)
+			return m.act(m.actions.ByID(id), args, "")
 		}
 	}
 	if a, ok := m.actionFor(k.String()); ok {
-		return m.act(a, nil)
+		return m.act(a, nil, "")
 	}
 	if cmd, ok := m.paneKey(k.String()); ok {
 		return cmd

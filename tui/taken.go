@@ -33,6 +33,19 @@ func (at scene) chosen() (rows []int, problem string) {
 	return rows, ""
 }
 
+// bySelection reports whether find took the targets of req from the selected
+// rows: it then finds the same ones without a row under the cursor.
+func (at scene) bySelection(find target, req queue.Request) bool {
+	if g := &at.level.grid; len(g.selected) == 0 && !g.all {
+		return false
+	}
+	l := *at.level
+	l.grid.gone = true
+	at.level = &l
+	same := queue.Request{Args: map[string]string{}}
+	return find(at, &same) == "" && slices.Equal(same.Targets, req.Targets) && slices.Equal(same.Filters(), req.Filters())
+}
+
 // listed returns the grid of the open table, or of the table below the open page; nil if there is none.
 func (at scene) listed() *grid {
 	l := at.level
