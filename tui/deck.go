@@ -147,10 +147,20 @@ func (m *deck) settle() {
 	}
 }
 
-// pruneSelection drops selected rows that are not in the table any more, and warns.
+// pruneSelection drops selected rows that are not in the table any more, and warns. If only a part of
+// the rows is loaded, they may have left that part.
 func (m *deck) pruneSelection(l *level) {
-	if lost := l.grid.prune(); lost > 0 {
-		gone := queue.Choose(l.list.queried() && l.grid.text != "", "gone or hidden by the filter", "gone")
+	if lost := l.grid.prune(); lost > 0 && !l.grid.all {
+		partly, hidden := l.list.partly() || l.grid.src.Second.AtLeast > 0, l.list.queried() && l.grid.text != ""
+		gone := "gone"
+		switch {
+		case partly && hidden:
+			gone = "gone, hidden or not loaded now"
+		case partly:
+			gone = "gone or not loaded now"
+		case hidden:
+			gone = "gone or hidden by the filter"
+		}
 		m.warn(views.Plural(int64(lost), "selected row is ", "selected rows are ") + gone + "; still selected: " + views.Count(int64(len(l.grid.selected))))
 	}
 }

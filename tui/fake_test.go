@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type fakeStore struct {
 	endpoints     []queue.Endpoint
 	leases        []queue.WebhookLease
 	unread        int64 // endpoints that a page of endpoints leaves out
+	pages         bool  // dead letters are read in pages of the length asked for
 	sessions      []queue.Activity
 	quarantine    []queue.Quarantined
 	history       []queue.AlertAck
@@ -183,6 +185,9 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		x := s.session
 		return queue.Page{Rows: &x}, s.err
 	case queue.ListDeadLetters:
+		if s.pages {
+			return pageOf(s.deadLetters, q), s.err
+		}
 		if q.After != "" {
 			return queue.Page{Total: int64(len(s.deadLetters)) + 4600}, s.err
 		}
@@ -217,9 +222,7 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		if q.Filter != "" { // as the database would filter
 			rows = rows[:min(len(rows), 1)]
 		}
-		from, _ := strconv.Atoi(q.After)
-		to := min(from+q.Limit, len(rows))
-		return queue.Page{Rows: slices.Clone(rows[from:to]), Total: int64(len(rows)), Next: queue.Choose(to < len(rows), strconv.Itoa(to), "")}, s.err
+		return pageOf(rows, q), s.err
 	case queue.ListOperation:
 		for _, o := range s.operations {
 			if q.ID == strconv.FormatInt(o.ID, 10) {
@@ -231,7 +234,7 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		if q.Filter != "" { // as the database would filter
 			rows = rows[:min(len(rows), 1)]
 		}
-		return queue.Page{Rows: queue.EndpointList{Endpoints: rows, Leases: s.leases}, Total: int64(len(rows)) + s.unread}, s.err
+		return queue.Page{Rows: queue.EndpointList{Endpoints: rows[:min(len(rows), cmp.Or(q.Limit, len(rows)))], Leases: s.leases}, Total: int64(len(rows)) + s.unread}, s.err
 	case queue.ListEndpoint:
 		for _, r := range s.endpoints {
 			if q.ID == strconv.FormatInt(r.ID, 10) {
@@ -279,6 +282,13 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		return queue.Page{Rows: s.history}, s.err
 	}
 	return queue.Page{}, errors.New("no such list")
+}
+
+// pageOf returns the page of rows that a query asks for.
+func pageOf[T any](rows []T, q queue.Query) queue.Page {
+	from, _ := strconv.Atoi(q.After)
+	to := min(from+q.Limit, len(rows))
+	return queue.Page{Rows: slices.Clone(rows[from:to]), Total: int64(len(rows)), Next: queue.Choose(to < len(rows), strconv.Itoa(to), "")}
 }
 
 // hangs adds n to the number of running reads (n is 1 or -1), if kind is the

@@ -97,6 +97,34 @@ func TestAllThatMatchIsOnlyWhereActionsTakeIt(t *testing.T) {
 	}
 }
 
+// The list behind "other groups" has all dead letters of the database, which no filter matches and no action takes:
+// ctrl+a does not promise them, and says what to do. With a filter it is a list like any other.
+func TestOtherGroupsAreTakenWithAFilter(t *testing.T) {
+	s := newStore()
+	s.snap.DeadMore = queue.DeadMore{Groups: 850, Open: 984_123} // more than any group: it is the first row
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		req := func() (r queue.Request) {
+			c.press("R")
+			c.model(func(m *root) { r = m.over[0].(*dialog).req })
+			c.press("esc")
+			return r
+		}
+		c.press("5", "home", "enter")
+		for range 2 {
+			c.press("ctrl+a")
+			c.sees("40 selected; all 4,640 need a filter: press / first")
+		}
+		require.Len(t, req().Targets, 40)
+		c.press("/")
+		c.typing("code:HTTP_503 state:resolved")
+		c.press("enter", "ctrl+a", "ctrl+a")
+		c.sees("all 4,640 matching rows selected")
+		c.press("p", "p")
+		c.seesNot("open dead letters")
+		require.Equal(t, "code:HTTP_503 state:resolved", req().Filter)
+	})
+}
+
 // esc in a filter that is being typed leaves the cursor on the row, and the page at the lines, where
 // they were: else the next key would act on another row.
 func TestEscInAFilterGoesBack(t *testing.T) {

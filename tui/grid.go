@@ -29,7 +29,7 @@ type grid struct {
 	selected       map[string]bool // ids of the selected rows; nil: rows of this table cannot be selected
 	anchor         string          // id of the row where a range began; "": no range is open
 	selectedBefore map[string]bool // the selection when the range began
-	all            bool            // the operator selected all matching rows of the database, not only the loaded ones
+	all            bool            // the operator selected all matching rows of the database; every loaded one is in selected
 }
 
 func newGrid(marks bool) grid {
@@ -50,6 +50,9 @@ func (g *grid) refresh(src views.Source, e views.Env) {
 		}
 	}
 	g.order = views.Arrange(src, g.sort, keep)
+	if g.all {
+		g.markAll()
+	}
 	g.follow()
 }
 

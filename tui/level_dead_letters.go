@@ -2,7 +2,6 @@ package tui
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
@@ -17,7 +16,7 @@ func deadLettersLevel(id, title, filter string) level {
 	l := level{id: id, title: title, table: deadLetters{}, grid: newGrid(true)}
 	l.list = pagedList(queue.Query{Kind: queue.ListDeadLetters, Filter: filter}, func(x queue.DeadLetter) string { return x.ID })
 	l.list.base, l.list.byFilter = filter, true
-	l.targets = deadLetterTargets(selectionTarget("", "there is no dead letter under the cursor"))
+	l.targets = deadLetterTargets(selectionTarget("there is no dead letter under the cursor"))
 	return l
 }
 
@@ -41,14 +40,12 @@ func deadLetterTargets(meant target) map[queue.ActionID]target {
 // operator selected all rows (ctrl+a), the request carries the filter.
 // Otherwise it carries the ids of the selected rows, else that of the row
 // under the cursor, and in Within the filter, for the button "all that match".
-// within is a filter that the list implies but its query does not contain.
 // none is the reason if there is no row.
-func selectionTarget(within, none string) target {
+func selectionTarget(none string) target {
 	return func(at scene, req *queue.Request) string {
 		l := at.level
-		match := strings.TrimSpace(within + " " + l.list.query.Filter)
 		if l.grid.all {
-			req.Filter = match
+			req.Filter = l.list.matching()
 			return ""
 		}
 		rows, problem := at.chosen()
@@ -61,7 +58,7 @@ func selectionTarget(within, none string) target {
 		for _, i := range rows {
 			req.Targets = append(req.Targets, l.grid.src.ID(i))
 		}
-		req.Within = match
+		req.Within = l.list.matching()
 		return ""
 	}
 }

@@ -15,16 +15,15 @@ const noJob = "there is no job under the cursor"
 // jobsLevel returns the level that lists the live jobs of a queue lane. id is
 // the row id of the lane.
 func jobsLevel(id string, lane queue.Lane) level {
-	cancel := selectionTarget(queue.LaneFilter(lane.Kind.String(), lane.Domain.String(), ""), noJob)
 	l := level{
 		id: id, title: lane.Kind.String() + " in " + lane.Domain.String(), table: jobs{}, grid: newGrid(true),
 		list: pagedList(queue.Query{Kind: queue.ListJobs, ID: id}, func(x queue.Job) string { return x.ID }),
 		acts: acts{
-			targets:   map[queue.ActionID]target{queue.ActJobCancel: cancel, queue.ActLeaseRelease: jobs{}.release},
+			targets:   map[queue.ActionID]target{queue.ActJobCancel: selectionTarget(noJob), queue.ActLeaseRelease: jobs{}.release},
 			queueName: func(at scene) string { return waitingAt(at.snap, id) },
 		},
 	}
-	l.list.byFilter = true
+	l.list.byFilter, l.list.within = true, queue.LaneFilter(lane.Kind.String(), lane.Domain.String(), "")
 	return l
 }
 

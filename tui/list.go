@@ -14,6 +14,7 @@ import (
 type list struct {
 	query queue.Query
 	base  string // the filter that the level always has, before that of the operator
+	least int    // how many rows a read asks for at least; 0: one page
 	page  queue.Page
 	read  bool // the list was read at least once
 	err   error
@@ -28,6 +29,7 @@ type list struct {
 	count     func(p queue.Page) int    // how many rows of a page Page.Total counts; nil: the answer is one value, not rows
 	join      func(a, b queue.Page) any // appends page b to page a
 	byFilter  bool                      // actions take all matching rows by the filter (selectionTarget), so ctrl+a twice selects them
+	within    string                    // a filter that the list implies but its query does not contain
 	truncated func(p queue.Page) bool   // whether rows are missing that Page.Total does not count
 }
 
@@ -101,9 +103,24 @@ func (l *list) complete() bool {
 	return l.read && l.reading == 0 && l.err == nil && p.Next == "" && !p.TotalBound && int64(l.rows()) >= p.Total && (l.truncated == nil || !l.truncated(p))
 }
 
+// unread returns how many of the rows that Page.Total counts are not loaded.
+func (l *list) unread() int64 {
+	if l.count == nil {
+		return 0
+	}
+	return max(l.page.Total-int64(l.rows()), 0)
+}
+
+// matching returns the filter by which an action takes all rows of the list;
+// "" if there is none: all rows of the database are taken by no filter.
+func (l *list) matching() string { return strings.TrimSpace(l.within + " " + l.query.Filter) }
+
+// takesAll reports whether an action can take all rows of the list.
+func (l *list) takesAll() bool { return l.byFilter && l.matching() != "" }
+
 // partly reports whether only a part of the rows that Page.Total counts is loaded.
 func (l *list) partly() bool {
-	return l.count != nil && (l.page.Next != "" || l.page.TotalBound || int64(l.rows()) < l.page.Total)
+	return l.count != nil && (l.page.Next != "" || l.page.TotalBound || l.unread() > 0)
 }
 
 // loaded returns rows, but an empty slice instead of nil once the list was

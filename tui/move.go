@@ -67,6 +67,10 @@ func (m *deck) sayStuck(l *level, down bool, was [2]any) {
 		m.inform("there are no rows to move to")
 	case down && l.list.page.Next != "":
 		m.inform(m.moreComing())
+	case down && l.list.join == nil && l.list.unread() > 0:
+		m.inform(m.atLeast(l.list.page.TotalBound) + views.Plural(l.list.unread(), "more row is", "more rows are") + " not read; / filters")
+	case down && l.grid.src.Second.AtLeast > 0:
+		m.inform("this is the last row that is read under " + l.grid.src.Second.Heading())
 	default:
 		m.inform(queue.Choose(down, "this is the last row", "this is the first row"))
 	}
@@ -96,6 +100,10 @@ func (m *deck) selectKey(k string) tea.Cmd {
 		m.warn("select rows in " + m.selectablePanes() + "; here a key acts on the row under the cursor")
 		return nil
 	}
+	if g.all && k != "ctrl+a" {
+		m.warn("all " + m.totalWords(m.pane().top()) + " matching rows are selected; esc clears the selection")
+		return nil
+	}
 	if i, ok := g.current(); ok && k != "ctrl+a" && !g.selectable(i) {
 		also := ""
 		if n := m.pane().nested; n != nil {
@@ -121,7 +129,7 @@ func (m *deck) selectKey(k string) tea.Cmd {
 	case "v":
 		g.toggleRange()
 	case "ctrl+a":
-		g.selectAll(m.pane().top().list.byFilter)
+		g.selectAll(m.pane().top().list.takesAll())
 		m.informSelected()
 	}
 	return nil
@@ -134,6 +142,8 @@ func (m *deck) informSelected() {
 	switch {
 	case l.grid.all:
 		m.inform("all " + m.totalWords(l) + " matching rows selected")
+	case l.list.byFilter && l.list.page.Total > n && !l.list.takesAll():
+		m.inform(views.Count(n) + " selected; all " + m.totalWords(l) + " need a filter: press / first")
 	case l.list.byFilter && l.list.page.Total > n:
 		m.inform(views.Count(n) + " selected; ctrl+a again selects all " + m.totalWords(l) + " matching rows")
 	default:

@@ -33,7 +33,7 @@ type pane struct {
 
 	enterOnFollow bool // a row of the Overview opens not only this pane but also the page of the row
 	filterOnEnter bool // the filter is not applied at every key press but on enter, because the query searches the history
-	rereadOften   bool // the list is read again with every snapshot, because it is short and shows progress
+	rereadOften   bool // the list is read again with every snapshot while it has one page, because it shows progress
 	localOnly     bool // the pane shows this process, not the snapshot
 	rowBehindWhy  bool // on the page of :why, action keys work on the row of the level below, if it is of that queue
 

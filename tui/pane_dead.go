@@ -23,7 +23,7 @@ func deadPane() pane {
 		source:     func(at scene) views.Source { return snapshotSource(at, views.DeadPane(at.snap)) },
 		enter: func(at scene, i int) level {
 			if i >= len(at.snap.DeadGroups) { // the last row, which counts the groups that the snapshot leaves out
-				return deadLettersLevel(at.level.grid.src.ID(i), "all open dead letters", "")
+				return deadLettersLevel(at.level.grid.src.ID(i), "all groups", "")
 			}
 			g := at.snap.DeadGroups[i]
 			within := withinGroups(at.level.grid.filter)

@@ -19,13 +19,18 @@ func webhooksPane() pane {
 		badge: views.WebhooksBadge,
 		list: list{
 			query:     queue.Query{Kind: queue.ListEndpoints},
+			least:     rereadMax, // the order changes with every read, so there are no further pages
 			count:     func(p queue.Page) int { return len(queue.Of[queue.EndpointList](p).Endpoints) },
 			truncated: func(p queue.Page) bool { return len(queue.Of[queue.EndpointList](p).Leases) >= queue.LeasesShown },
 		},
 		selectable: true, rereadOften: true, rowBehindWhy: true,
 		source: func(at scene) views.Source {
 			read := endpointList(at)
-			return listSource(at, views.Webhooks(read.Endpoints, read.Leases))
+			src := listSource(at, views.Webhooks(read.Endpoints, read.Leases))
+			if n := at.base().list.unread(); n > 0 && src.Note == "" {
+				src.Note = "not read: " + views.Plural(n, "more subscription", "more subscriptions") + " and the leases of these; / filters"
+			}
+			return src
 		},
 		enter: func(at scene, i int) level { return webhookLevel(at, at.level.grid.src.ID(i)) },
 		beforeFollow: func(l *level, id string) {

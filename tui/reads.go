@@ -21,13 +21,17 @@ const (
 )
 
 // read reads the list of a level from its beginning, as many rows as are
-// loaded (at least one page).
+// loaded (at least one page), and a page more than it takes to have the
+// selected rows: rows that come before these must not push them out.
 func (m *deck) read(l *level) tea.Cmd {
 	if !l.list.queried() || l.list.reading != 0 {
 		return nil
 	}
 	q := l.list.query
-	q.After, q.Limit = "", min(max(l.list.rows(), pageRows), queue.Choose(l.list.acted, queue.MostPage, rereadMax))
+	q.After, q.Limit = "", min(max(l.list.rows(), pageRows, l.list.least), queue.Choose(l.list.acted, queue.MostPage, rereadMax))
+	if n := l.grid.lastSelected(); n >= 0 && l.list.join != nil {
+		q.Limit = max(q.Limit, min(n+1+pageRows, queue.MostPage))
+	}
 	l.list.query, l.list.readAt = q, m.o.Now()
 	return m.startRead(l, q, false)
 }
@@ -85,8 +89,11 @@ func (m *deck) reread(now bool) []tea.Cmd {
 			due = l
 		}
 	}
-	gap := queue.Choose(p.rereadOften, 0, rereadGap)
-	if due == nil || !now && m.o.Now().Sub(due.list.readAt) < max(gap, m.feed.interval()) {
+	if due == nil {
+		return nil
+	}
+	gap := queue.Choose(p.rereadOften && due.list.rows() <= pageRows, 0, rereadGap)
+	if !now && m.o.Now().Sub(due.list.readAt) < max(gap, m.feed.interval()) {
 		return nil
 	}
 	return []tea.Cmd{m.read(due)}

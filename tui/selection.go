@@ -12,7 +12,6 @@ func (g *grid) toggle() bool {
 	if !ok || !g.selectable(i) {
 		return false
 	}
-	g.all = false
 	g.endRange() // it would select again a row that is taken out
 	id := g.src.ID(i)
 	if g.selected[id] {
@@ -38,7 +37,6 @@ func (g *grid) toggleRange() {
 		g.endRange()
 		return
 	}
-	g.all = false
 	g.anchor, g.selectedBefore = g.at, maps.Clone(g.selected)
 	g.extendRange()
 }
@@ -74,6 +72,12 @@ func (g *grid) selectAll(more bool) {
 		return
 	}
 	g.endRange()
+	g.all = g.markAll() && more
+}
+
+// markAll selects every loaded row that the filter keeps. It reports whether
+// these were selected already.
+func (g *grid) markAll() bool {
 	full := true
 	for _, o := range g.order {
 		if !g.selectable(o) {
@@ -83,7 +87,21 @@ func (g *grid) selectAll(more bool) {
 		full = full && g.selected[id]
 		g.selected[id] = true
 	}
-	g.all = full && more
+	return full
+}
+
+// lastSelected returns the index in src of the last selected row; -1 if there
+// is none, or if all that match are selected, which a filter names.
+func (g *grid) lastSelected() int {
+	if len(g.selected) == 0 || g.all {
+		return -1
+	}
+	for i := g.src.Len - 1; i >= 0; i-- {
+		if g.selected[g.src.ID(i)] {
+			return i
+		}
+	}
+	return -1
 }
 
 // clear drops the selection and reports whether there was one.

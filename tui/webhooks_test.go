@@ -174,6 +174,22 @@ func TestRowsThatWereNotReadAreCounted(t *testing.T) {
 			c.sees("select rows in Dead letters (5), Webhooks (7), Queues (8) or Activity (gl)")
 		})
 	}
+	for rows, says := range map[int]string{450: "this is the last row", 1100: "100 more rows are not read; / filters"} {
+		s.endpoints, s.leases, s.unread = nil, nil, 0
+		for i := range rows {
+			s.endpoints = append(s.endpoints, queue.Endpoint{ID: int64(i + 1), Endpoint: queue.Clean("hooks.example"), Gate: "open"})
+		}
+		run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+			c.press("7")
+			require.Equal(t, rereadMax, last(s.listed()).Limit)
+			require.Equal(t, rows > rereadMax, strings.Contains(c.screen(), "not read: 100 more subscriptions and the leases of these; / filters"))
+			c.press("G", "j")
+			c.sees(says)
+			before := len(s.listed())
+			c.rest(10 * time.Second)
+			require.LessOrEqual(t, count(kinds(s.listed()[before:]), queue.ListEndpoints), 2, "more than a page is not read with every snapshot")
+		})
+	}
 	lanes := len(s.snap.Queues)
 	for len(s.snap.JobLeases) < 50 {
 		l := s.snap.JobLeases[0]
