@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
@@ -97,6 +98,49 @@ func TestReadOnlyCauses(t *testing.T) {
 	b := pgtest.NewBouncer(t, w.db, "transaction", []string{login})
 	require.ErrorContains(t, ask(pgclient.Options{DSN: b.DSN(login), ReadOnly: true}), "read_only")
 	require.ErrorContains(t, ask(pgclient.Options{DSN: b.DSN(login)}), "read-only")
+}
+
+// A session that began while the login was read-only takes no changes until it ends. It is replaced after
+// a change was refused, so the host works again soon after the operator has reset the setting.
+func TestReadOnlyThatIsReset(t *testing.T) {
+	ctx := context.Background()
+	w := newWorld(t)
+	login := pgtest.Login(t, w.db, "workflow_admin", "queue_viewer", "dot_executor", "webhook_worker")
+	user := pgx.Identifier{login}.Sanitize()
+	c := open(t, pgclient.Options{DSN: w.db.DSN(login), Actor: "ann", WorkConns: 4})
+	change := func() error {
+		_, err := work.New(c.Client).HostRegister(ctx, "h", "00000000-0000-0000-0000-000000000001", "v", nil)
+		return err
+	}
+	manyAtOnce := func() (all []error) {
+		var conns []*pgxpool.Conn
+		for range 4 { // each session of the pool
+			conn, err := c.Work().Acquire(ctx)
+			require.NoError(t, err)
+			conns = append(conns, conn)
+		}
+		for _, conn := range conns {
+			_, err := conn.Exec(ctx, "SELECT public.fn_queue_host_register('h', '00000000-0000-0000-0000-000000000001', 'v', '{}', NULL)")
+			all = append(all, err)
+			conn.Release()
+		}
+		return all
+	}
+	require.NoError(t, change())
+	w.exec("ALTER ROLE " + user + " SET default_transaction_read_only = on")
+	w.exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = $1", login)
+	require.Eventually(t, func() bool {
+		err := change()
+		return err != nil && strings.Contains(err.Error(), "default_transaction_read_only is on for the login "+login)
+	}, 30*time.Second, 10*time.Millisecond)
+	for _, err := range manyAtOnce() {
+		require.ErrorContains(t, err, "25006")
+	}
+	w.exec("ALTER ROLE " + user + " RESET default_transaction_read_only")
+	time.Sleep(time.Second) // younger sessions are not replaced
+	for _, err := range manyAtOnce() {
+		require.NoError(t, err)
+	}
 }
 
 // Where the connection string names several servers, what writes goes to the one that takes changes,

@@ -38,10 +38,31 @@ func SetSession(cc *pgx.ConnConfig, name string, timeout time.Duration) {
 // others after this time.
 const sessionLife = 20 * time.Second
 
-const bornKey = "qtop.born"
+// outdatedAfter is how old a session must be to be replaced because it began while the login or the
+// database was read-only. So a caller that goes on trying meanwhile opens no more than one session per
+// second and connection of the pool.
+const outdatedAfter = time.Second
+
+const (
+	bornKey     = "qtop.born"
+	outdatedKey = "qtop.outdated" // set when the session began with a setting that may have been reset since
+)
 
 // Began records the time at which a connection was made.
 func Began(conn *pgx.Conn) { conn.PgConn().CustomData()[bornKey] = time.Now() }
+
+func age(conn *pgx.Conn) time.Duration {
+	born, _ := conn.PgConn().CustomData()[bornKey].(time.Time)
+	return time.Since(born)
+}
+
+// serves reports whether a connection may be used again. A session whose changes were refused, because it
+// began while the login or the database was read-only, is replaced: PostgreSQL reads that setting when a
+// session begins.
+func serves(_ context.Context, conn *pgx.Conn) (bool, error) {
+	outdated := conn.PgConn().CustomData()[outdatedKey] != nil
+	return !outdated || age(conn) < outdatedAfter, nil
+}
 
 // releases closes a released connection that the pool does not keep. Config.AfterRelease could do
 // that too, but with it a connection becomes free only some time after its release: a caller that
@@ -75,8 +96,7 @@ const closeWithin = 100 * time.Millisecond
 func (p *Pool) keeps(conn *pgx.Conn) bool {
 	stat := p.Stat()
 	if p.route.Pooled() && p.route.Mode() != pgsession.Transaction {
-		born, _ := conn.PgConn().CustomData()[bornKey].(time.Time)
-		return stat.MaxConns() > 2 && stat.IdleConns() == 0 && time.Since(born) < sessionLife
+		return stat.MaxConns() > 2 && stat.IdleConns() == 0 && age(conn) < sessionLife
 	}
 	if p.spare == 0 || stat.TotalConns() < 2 {
 		return true

@@ -41,6 +41,7 @@ func New(ctx context.Context, cfg *pgxpool.Config, route *pgsession.Route, readO
 	p = &Pool{route: route, readOnly: readOnly, spare: spare, lacked: map[string]*lacks{}}
 	cfg.ConnConfig.OnPgError = p.noticed
 	cfg.ConnConfig.Tracer = releases{p}
+	cfg.PrepareConn = serves
 	p.Pool, err = pgxpool.NewWithConfig(ctx, cfg)
 	return p, err
 }
@@ -52,6 +53,8 @@ func (p *Pool) noticed(conn *pgconn.PgConn, e *pgconn.PgError) bool {
 		refusal := pgsession.ReadOnly(conn, p.route)
 		if p.readOnly {
 			refusal = queue.NewError(queue.KindFailed, "this connection is read-only: read_only is set", "", "leave out read_only to change anything")
+		} else if conn.ParameterStatus("default_transaction_read_only") == "on" {
+			conn.CustomData()[outdatedKey] = true
 		}
 		p.refusal.Store(refusal)
 	}

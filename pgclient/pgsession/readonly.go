@@ -17,7 +17,7 @@ func ReadOnly(conn *pgconn.PgConn, route *Route) *queue.Error {
 	switch {
 	case route.Pooled():
 		return refuse("this session is read-only, and what makes it so cannot be seen through the pooler",
-			"qtop doctor says whether the server is a standby, or the login or the database is read-only")
+			"qtop doctor says whether the server is a standby, or the login or the database is read-only; once that is reset, RECONNECT in the pooler")
 	case conn.ParameterStatus("in_hot_standby") == "on":
 		return refuse("this server is a standby, which accepts no change", "connect to the primary")
 	case conn.ParameterStatus("default_transaction_read_only") == "on":
