@@ -151,6 +151,13 @@ func NoFunction(err error) bool {
 	return errors.As(err, &pg) && pg.Code == "42883"
 }
 
+// WaitedForLock reports whether a statement failed because it waited longer than lock_timeout for a lock
+// of another session.
+func WaitedForLock(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "55P03"
+}
+
 // reason returns the innermost message of an error, because the outer messages repeat host and
 // user.
 func reason(err error) string {

@@ -52,6 +52,7 @@ func TestEmptyStatisticsReadNoDeadRows(t *testing.T) {
 		"claim of a kind":    "SELECT * FROM public.fn_job_claim('w', '{k}', 3)",
 		"start":              "SELECT * FROM public.fn_job_start(" + lease + ")",
 		"renew":              "SELECT * FROM public.fn_job_renew(" + lease + ")",
+		"locked":             "SELECT * FROM public.fn_job_locked(" + lease + ")",
 		"ack":                "SELECT * FROM public.fn_job_ack(" + lease + ")",
 		"release":            "SELECT * FROM public.fn_job_release(" + lease + ")",
 		"fail":               "SELECT * FROM public.fn_job_fail(" + lease + ", " + errors + ", '{f,f,f,f,f}')",

@@ -50,6 +50,7 @@ func TestExecutorBelongsToARole(t *testing.T) {
 	results := []string{
 		"SELECT * FROM public.fn_job_start($1::uuid[], $2::uuid[])", "SELECT * FROM public.fn_job_renew($1::uuid[], $2::uuid[])",
 		"SELECT * FROM public.fn_job_fail($1::uuid[], $2::uuid[], ARRAY['A', 'A'], ARRAY['a', 'a'], ARRAY[true, true])",
+		"SELECT * FROM public.fn_job_locked($1::uuid[], $2::uuid[])",
 		"SELECT * FROM public.fn_job_release($1::uuid[], $2::uuid[])", "SELECT * FROM public.fn_job_ack($1::uuid[], $2::uuid[])",
 	}
 	for _, sql := range results {

@@ -18,7 +18,7 @@ func TestJobRolesEveryFunction(t *testing.T) {
 	want := map[string]string{
 		"fn_job_enqueue": "event_ingest_writer", "fn_job_enqueue_many": "event_ingest_writer",
 		"fn_job_claim": "dot_executor", "fn_job_start": "dot_executor", "fn_job_renew": "dot_executor", "fn_job_ack": "dot_executor",
-		"fn_job_fail": "dot_executor", "fn_job_release": "dot_executor", "fn_job_payload": "dot_executor", "fn_job_tick": "dot_executor", "fn_job_reap_expired": "dot_executor",
+		"fn_job_fail": "dot_executor", "fn_job_release": "dot_executor", "fn_job_locked": "dot_executor", "fn_job_payload": "dot_executor", "fn_job_tick": "dot_executor", "fn_job_reap_expired": "dot_executor",
 		"fn_job_root": "dot_executor", "fn_job_key": "dot_executor", "fn_job_claim_lost": "dot_executor", "fn_job_watermark_advance": "dot_executor", "fn_job_next_due": "dot_executor",
 		"fn_job_cancel": "dead_letter_operator", "fn_job_cancel_seen": "dead_letter_operator", "fn_job_lease_release": "dead_letter_operator", "fn_job_dead_letter_replay": "dead_letter_operator",
 		"fn_job_dead_letter_resolve": "dead_letter_operator", "fn_job_dead_letter_reopen": "dead_letter_operator",

@@ -71,6 +71,7 @@ func TestLongListsOfJobs(t *testing.T) {
 	for _, call := range []struct{ what, sql string }{
 		{"start", "SELECT count(*) FROM public.fn_job_start(" + both + ")"},
 		{"renew", "SELECT count(*) FROM public.fn_job_renew(" + both + ")"},
+		{"locked", "SELECT count(*) FROM public.fn_job_locked(" + both + ")"},
 		{"ack", "SELECT count(*) FROM public.fn_job_ack(" + both + ")"},
 		{"release", "SELECT count(*) FROM public.fn_job_release(" + both + ")"},
 		{"fail", fail("false")},

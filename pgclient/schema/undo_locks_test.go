@@ -135,6 +135,34 @@ func TestCancelLeavesJobsJustClaimed(t *testing.T) {
 	j.balanced()
 }
 
+// fn_job_locked names the jobs for which a result would wait, and does not wait itself.
+func TestJobsThatAreLocked(t *testing.T) {
+	j := newJobs(t)
+	j.jobSubscription("w", "", "", 0, 1000)
+	j.put("k", "iu", 9)
+	first, second, third := j.take("w", 3), j.take("w", 3), j.take("w", 3)
+	all := slices.Concat(first, second, third)
+	locked := func() []string {
+		return get[[]string](j.core, "SELECT COALESCE(array_agg(l::text), '{}') FROM public.fn_job_locked($1::uuid[], $2::uuid[]) l", ids(all), tokens(all))
+	}
+	require.Empty(t, locked())
+	other := j.begin(j.root)
+	for sql, arg := range map[string]string{
+		"SELECT FROM public.job_queue WHERE job_id = $1::text::uuid FOR UPDATE":      first[1].Job,
+		"SELECT FROM public.job_lease WHERE lease_token = $1::text::uuid FOR UPDATE": third[0].Token,
+	} {
+		_, err := other.Exec(t.Context(), sql, arg)
+		require.NoError(t, err)
+	}
+	require.ElementsMatch(t, append(ids(third), first[1].Job), locked())
+	require.Equal(t, "done", j.outcome("ack", append(second, first[0])...))
+	require.ElementsMatch(t, append(ids(third), first[1].Job), locked(), "those that ended are not locked")
+	require.NoError(t, other.Rollback(t.Context()))
+	require.Empty(t, locked())
+	require.Equal(t, "done", j.outcome("ack", first[1], third[0]))
+	j.balanced()
+}
+
 func TestUndoLeavesStartedSagas(t *testing.T) {
 	h := newHooks(t)
 	_, deadLetters := h.die("order", 2)

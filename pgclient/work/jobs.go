@@ -116,32 +116,49 @@ func columns(leases []JobLease) (ids, tokens pgtype.FlatArray[pgtype.UUID]) {
 	return ids, tokens
 }
 
+// begins, the name of a function of leased jobs, leased, further arguments and ends form a statement that
+// returns the ids of the jobs whose lease is lost. The first argument of the function needs what
+// set_config returns, so the limit of waits for locks is in force before the call.
+const (
+	begins = "SELECT r.job_id FROM set_config('lock_timeout', $1::text, true) AS w (most), LATERAL public."
+	leased = "(CASE WHEN w.most IS NOT NULL THEN $2::uuid[] END, $3::uuid[]"
+	ends   = ") AS r WHERE r.outcome <> 'done'"
+)
+
+// lockWait returns how long a statement waits for a lock of another session, which somebody may hold in
+// psql: a fifteenth of the time that it has, so that what remains suffices for the other jobs of the
+// statement. That is a second, and less when a host stops.
+func lockWait(ctx context.Context) string {
+	end, _ := ctx.Deadline()
+	return strconv.FormatInt(max(time.Until(end)/15, 20*time.Millisecond).Milliseconds(), 10)
+}
+
 // JobStart records that work on leased jobs has begun; it returns the ids of jobs whose lease is
 // lost.
 func (c *Client) JobStart(ctx context.Context, leases []JobLease) ([]pgtype.UUID, error) {
 	ids, tokens := columns(leases)
-	return c.lost(ctx, "SELECT job_id FROM public.fn_job_start($1::uuid[], $2::uuid[]) WHERE outcome <> 'done'", ids, tokens)
+	return c.lost(ctx, begins+"fn_job_start"+leased+ends, ids, tokens)
 }
 
 // JobRenew extends leases to their full length from now; it returns the ids of jobs whose lease
 // is lost.
 func (c *Client) JobRenew(ctx context.Context, leases []JobLease) ([]pgtype.UUID, error) {
 	ids, tokens := columns(leases)
-	return c.lost(ctx, "SELECT job_id FROM public.fn_job_renew($1::uuid[], $2::uuid[]) WHERE outcome <> 'done'", ids, tokens)
+	return c.lost(ctx, begins+"fn_job_renew"+leased+ends, ids, tokens)
 }
 
 // JobAck records success; it returns the ids of jobs whose lease is lost. Safe to repeat, because
 // the reply to a commit can be lost.
 func (c *Client) JobAck(ctx context.Context, leases []JobLease) ([]pgtype.UUID, error) {
 	ids, tokens := columns(leases)
-	return c.lost(ctx, "SELECT job_id FROM public.fn_job_ack($1::uuid[], $2::uuid[]) WHERE outcome <> 'done'", ids, tokens)
+	return c.lost(ctx, begins+"fn_job_ack"+leased+ends, ids, tokens)
 }
 
 // JobRelease returns jobs to the queue without using up an attempt; it returns the ids of jobs
 // whose lease is lost. Safe to repeat.
 func (c *Client) JobRelease(ctx context.Context, leases []JobLease) ([]pgtype.UUID, error) {
 	ids, tokens := columns(leases)
-	return c.lost(ctx, "SELECT job_id FROM public.fn_job_release($1::uuid[], $2::uuid[]) WHERE outcome <> 'done'", ids, tokens)
+	return c.lost(ctx, begins+"fn_job_release"+leased+ends, ids, tokens)
 }
 
 // JobClaimLost releases jobs that this client claimed for an executor in claims whose reply was
@@ -212,15 +229,25 @@ func (c *Client) JobFail(ctx context.Context, failures []JobFailure) ([]pgtype.U
 	for i, f := range failures {
 		ids[i], tokens[i], codes[i], texts[i], permanent[i] = f.ID, f.Token, f.Code, f.Text, f.Permanent
 	}
-	return c.lost(ctx, "SELECT job_id FROM public.fn_job_fail($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::boolean[]) WHERE outcome <> 'done'", ids, tokens, codes, texts, permanent)
+	return c.lost(ctx, begins+"fn_job_fail"+leased+", $4::text[], $5::text[], $6::boolean[]"+ends, ids, tokens, codes, texts, permanent)
 }
 
-// lost runs a statement that returns the ids of jobs whose lease is lost.
+// lost runs a statement that returns the ids of jobs whose lease is lost; its first argument is lockWait.
 func (c *Client) lost(ctx context.Context, sql string, args ...any) ([]pgtype.UUID, error) {
 	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
-	gone, err := pgrow.Column[pgtype.UUID](ctx, c.pool, sql, args...)
+	gone, err := pgrow.Column[pgtype.UUID](ctx, c.pool, sql, append([]any{lockWait(ctx)}, args...)...)
 	return gone, pgerror.Translate(err)
+}
+
+// JobLocked returns the ids of the jobs for which a statement would have to wait, because another session
+// has locked their row or their lease. It does not wait itself.
+func (c *Client) JobLocked(ctx context.Context, leases []JobLease) ([]pgtype.UUID, error) {
+	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
+	defer cancel()
+	ids, tokens := columns(leases)
+	locked, err := pgrow.Column[pgtype.UUID](ctx, c.pool, "SELECT public.fn_job_locked($1::uuid[], $2::uuid[])", ids, tokens)
+	return locked, pgerror.Translate(err)
 }
 
 // JobStanding says whether an executor may claim jobs, and how long its heartbeat interval and

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
+	"github.com/qtop/qtop/pgclient/work"
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
@@ -79,8 +80,8 @@ func (s *leases) check(ctx context.Context) {
 	if renew, start := s.due(now, tick); len(renew)+len(start) > 0 {
 		s.checking = true
 		s.background.Go(func() {
-			s.start(ctx, start)
 			s.renew(ctx, renew)
+			s.start(ctx, start)
 			s.checked <- struct{}{}
 		})
 	}
@@ -116,25 +117,69 @@ func (s *leases) due(now time.Duration, tick int64) (renew []*leaseGroup, start 
 // start records in the database that the jobs have started.
 func (s *leases) start(ctx context.Context, runs []*run) {
 	for batch := range slices.Chunk(runs, lease.MaxBatch) {
-		lost, err := s.Client.JobStart(ctx, leasesOf(batch))
+		started, lost, err := s.call(ctx, batch, s.Client.JobStart)
 		if err != nil {
-			if ctx.Err() == nil {
-				s.l.RecordError(err)
-			}
 			return // the next check repeats it
 		}
-		for _, r := range batch {
+		for _, r := range started {
 			r.mu.Lock()
 			r.startRecorded = true
 			r.mu.Unlock()
 		}
-		s.cancelLost(batch, lost)
+		s.cancelLost(started, lost)
 	}
 }
 
-// renew extends the leases of unsettled jobs, about a thousand jobs per statement. A lease that
-// another session has locked must not stop the renewal of the others: after such a failure each
-// lease of the statement is renewed alone.
+// call runs a statement about leased jobs. If other sessions have locked rows, it runs it again without
+// the jobs that would wait for them, which the next check repeats. done are the jobs of the
+// statement that succeeded, and lost the ids that it returned.
+func (s *leases) call(ctx context.Context, runs []*run, statement func(context.Context, []work.JobLease) ([]pgtype.UUID, error)) (done []*run, lost []pgtype.UUID, err error) {
+	done = runs
+	for range 2 {
+		if lost, err = statement(ctx, leasesOf(done)); err == nil {
+			return done, lost, nil
+		}
+		if ctx.Err() == nil {
+			s.l.RecordError(err)
+		}
+		locked, others := s.apart(ctx, done, err)
+		if len(locked) == 0 {
+			break
+		}
+		if done = others; len(done) == 0 {
+			return nil, nil, nil
+		}
+	}
+	return nil, nil, err
+}
+
+// apart divides runs, of which a statement failed with err because other sessions have locked rows: into
+// those that would wait for such a row, and the others. It returns none if that is not the cause.
+func (s *state) apart(ctx context.Context, runs []*run, err error) (locked, others []*run) {
+	if !pgerror.WaitedForLock(err) {
+		return nil, nil
+	}
+	ids, err := s.Client.JobLocked(ctx, leasesOf(runs))
+	if err != nil { // such as by a schema that lacks the function
+		return nil, nil
+	}
+	waits := make(map[pgtype.UUID]bool, len(ids))
+	for _, id := range ids {
+		waits[id] = true
+	}
+	for _, r := range runs {
+		if waits[r.job.ID] {
+			locked = append(locked, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	return locked, others
+}
+
+// renew extends the leases of unsettled jobs, about a thousand jobs per statement. A lease or job that
+// another session has locked does not stop the renewal of the others (call). After another failure
+// that may be due to the number of jobs, each lease of the statement is renewed alone.
 func (s *leases) renew(ctx context.Context, leases []*leaseGroup) {
 	for len(leases) > 0 {
 		var open []*run
@@ -148,11 +193,8 @@ func (s *leases) renew(ctx context.Context, leases []*leaseGroup) {
 		}
 		at := s.clock()
 		if len(open) > 0 {
-			lost, err := s.Client.JobRenew(ctx, leasesOf(open))
+			renewed, lost, err := s.call(ctx, open, s.Client.JobRenew)
 			if err != nil {
-				if ctx.Err() == nil {
-					s.l.RecordError(err)
-				}
 				if _, smaller := pgerror.FateOf(err); !smaller {
 					return // the next check repeats it, as long as the leases last
 				}
@@ -162,11 +204,11 @@ func (s *leases) renew(ctx context.Context, leases []*leaseGroup) {
 				leases = leases[n:]
 				continue
 			}
-			s.cancelLost(open, lost)
-		}
-		for _, g := range leases[:n] {
-			g.from.Store(int64(at))
-			g.failed = 0
+			s.cancelLost(renewed, lost)
+			for _, r := range renewed { // one renewed job renews the whole lease
+				r.group.from.Store(int64(at))
+				r.group.failed = 0
+			}
 		}
 		leases = leases[n:]
 	}

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -59,6 +60,7 @@ func (r *results) newRecorder(result string, writers int, record func(context.Co
 				"result", result, "jobs", len(batch), "error", err.Error())
 			r.lost(batch)
 		},
+		Apart:     r.apart,
 		OnError:   r.l.RecordError,
 		TextBytes: func(run *run) int { return len(run.text) },
 		DropText:  func(run *run) { run.text = "" },
@@ -74,11 +76,14 @@ func (r *results) lost(runs []*run) {
 	r.settle(runs)
 }
 
-// close records the queued results of all three kinds, until deadline.
+// close records the queued results of all three kinds, until deadline. They are recorded side by side:
+// one that waits for a locked row leaves the others their time.
 func (r *results) close(deadline time.Time) {
+	var closing sync.WaitGroup
 	for _, s := range []*lease.Results[*run]{r.acks, r.fails, r.returns} {
-		s.Close(deadline)
+		closing.Go(func() { s.Close(deadline) })
 	}
+	closing.Wait()
 }
 
 // stuck reports that results cannot be recorded at present. Then no job is claimed or begun,

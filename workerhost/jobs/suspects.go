@@ -17,8 +17,9 @@ const isolateFor = 2 * time.Second
 //
 //  1. The jobs of a claim that are not suspects are worked on first. One suspect waits, further
 //     suspects are handed back, and no attempt is counted. While a suspect waits, nothing is claimed.
-//  2. The suspect begins when no other job is open in this process, or after isolateFor, but not
-//     before the suspects that were handed back are in the queue again.
+//  2. The suspect begins when no other job is open in this process and the suspects that were handed back
+//     are in the queue again, or after isolateFor: somebody may have locked the row of one of them. If
+//     rule 4 forbids it then, the suspect is handed back too.
 //  3. Claims continue when the suspect has ended or has run for isolateFor. The first claim is
 //     limited to one job; the limit doubles with each claim in which there is no suspect.
 //  4. A suspect at its last lease is never open beside another suspect: while it is open, claims
@@ -80,7 +81,13 @@ func (s *suspects) next(claiming bool) *run {
 		return nil
 	}
 	s.returned = slices.DeleteFunc(s.returned, (*run).isSettled)
-	if waitedLongEnough := s.clock()-s.waitsFrom > isolateFor; len(s.returned) > 0 || !waitedLongEnough && s.open.Load() > 1 {
+	waitedLongEnough := s.clock()-s.waitsFrom > isolateFor
+	switch {
+	case !waitedLongEnough && (len(s.returned) > 0 || s.open.Load() > 1):
+		return nil
+	case len(s.returned) > 0 && (atLastLease(s.waiting.job) || slices.ContainsFunc(s.returned, isLast)):
+		s.returned = append(s.returned, s.waiting)
+		s.results.handBack(s.clear())
 		return nil
 	}
 	s.started, s.startedAt, s.waiting = s.waiting, s.clock(), nil
@@ -97,18 +104,21 @@ func (s *suspects) clear() (waiting []*run) {
 	return waiting
 }
 
-// refusal returns which jobs must not be claimed, because of the suspects that have begun in this
-// process and are not settled.
+// refusal returns which jobs must not be claimed, because of the suspects that are open in this process:
+// those that have begun, and those that were handed back and are not in the queue again.
 func (s *suspects) refusal() work.Refusal {
 	s.begun = slices.DeleteFunc(s.begun, (*run).isSettled)
+	s.returned = slices.DeleteFunc(s.returned, (*run).isSettled)
 	switch {
-	case len(s.begun) == 0:
+	case len(s.begun)+len(s.returned) == 0:
 		return work.RefuseNone
-	case slices.ContainsFunc(s.begun, func(r *run) bool { return atLastLease(r.job) }):
+	case slices.ContainsFunc(s.begun, isLast), slices.ContainsFunc(s.returned, isLast):
 		return work.RefuseLostLease
 	}
 	return work.RefuseLastLease
 }
+
+func isLast(r *run) bool { return atLastLease(r.job) }
 
 // atLastLease reports whether the job becomes a dead letter when it loses another lease, as fn_job_reap
 // decides.

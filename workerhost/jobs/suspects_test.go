@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -46,6 +47,40 @@ func TestSuspectsBesideEachOther(t *testing.T) {
 		require.Equal(t, work.RefuseLostLease, beside(&last[i]), last[i])
 		require.Equal(t, work.RefuseLostLease, beside(&suspect[0], &last[i]), last[i])
 	}
+	require.Equal(t, work.RefuseLostLease, (&suspects{returned: []*run{{job: &last[0]}}}).refusal(), "handed back, and not in the queue yet")
 	ended := &suspects{begun: []*run{{job: &last[0], state: settled}}}
 	require.Equal(t, work.RefuseNone, ended.refusal())
+}
+
+// A suspect that was handed back and whose row somebody has locked holds up claims for isolateFor at most:
+// then the suspect that waits begins, or is handed back too, where the two must not be open beside each
+// other.
+func TestSuspectBesideALockedOne(t *testing.T) {
+	t.Parallel()
+	plain, last := work.Job{LostLeases: 1, MaxAttempts: 5}, work.Job{LostLeases: 2, MaxAttempts: 5}
+	for _, c := range []struct {
+		waiting, returned work.Job
+		begins            bool
+		refuses           work.Refusal // afterwards
+	}{
+		{plain, plain, true, work.RefuseLastLease},
+		{plain, last, false, work.RefuseLostLease},
+		{last, plain, false, work.RefuseLostLease},
+	} {
+		s := &suspects{state: &state{began: time.Now().Add(-time.Hour), buffer: newBuffer()}, results: &results{returns: &lease.Results[*run]{}}}
+		waiting := &run{job: &c.waiting}
+		s.waiting, s.waitsFrom, s.returned = waiting, s.clock(), []*run{{job: &c.returned, state: reported}}
+		require.Nil(t, s.next(false), "it waits for the other")
+		require.True(t, s.blocksClaims())
+		s.waitsFrom -= isolateFor + time.Second
+		if begun := s.next(false); c.begins {
+			require.Same(t, waiting, begun)
+			require.True(t, s.blocksClaims(), "rule 3")
+		} else {
+			require.Nil(t, begun)
+			require.EqualValues(t, released, waiting.outcome)
+			require.False(t, s.blocksClaims())
+		}
+		require.Equal(t, c.refuses, s.refusal())
+	}
 }

@@ -26,6 +26,10 @@ type Recorder[T any] struct {
 	// OnLost is called with results that could not be recorded, and the error; their leases will
 	// expire.
 	OnLost func([]T, error)
+	// Apart divides a batch for which Record failed with the error, if other sessions have locked rows:
+	// into the results that would wait for such a row and the others. It returns none if that is not
+	// the cause. nil = the batch is halved instead.
+	Apart func(context.Context, []T, error) (locked, others []T)
 	// OnError is called with each failure of Record.
 	OnError func(error)
 	// TextBytes returns the length of the text of a result; nil = not counted.
@@ -48,9 +52,11 @@ type Results[T any] struct {
 	pending   chan struct{} // the queue is not empty
 	batchFull chan struct{} // the queue holds a whole batch
 	stop      chan struct{}
-	stopped   sync.WaitGroup
-	retrying  atomic.Int32 // statements that are being repeated
-	refused   atomic.Int32 // results that are sent again in the background, counted since the last recorded result
+	deadline  atomic.Pointer[time.Time] // of Close
+	writers   sync.WaitGroup
+	later     sync.WaitGroup // results that are sent again in the background
+	retrying  atomic.Int32   // statements that are being repeated
+	refused   atomic.Int32   // results that are sent again in the background, counted since the last recorded result
 }
 
 // maxRefused is how many refused results in a row make the host Stuck.
@@ -66,7 +72,7 @@ func NewResults[T any](writers int, rec Recorder[T]) *Results[T] {
 	r := &Results[T]{rec: rec, pending: make(chan struct{}, 1), batchFull: make(chan struct{}, 1), stop: make(chan struct{})}
 	r.ctx, r.giveUp = context.WithCancel(context.Background())
 	for range writers {
-		r.stopped.Go(r.run)
+		r.writers.Go(r.run)
 	}
 	return r
 }
@@ -107,10 +113,11 @@ func (r *Results[T]) run() {
 func (r *Results[T]) Close(deadline time.Time) {
 	late := time.AfterFunc(time.Until(deadline), r.giveUp)
 	defer late.Stop()
+	r.deadline.Store(&deadline)
 	close(r.stop)
-	r.stopped.Wait()
-	r.flush()
-	r.stopped.Wait() // for the goroutines of retryAlone too
+	r.writers.Wait()
+	r.flush() // does not wait for those that are sent again: they may wait for a locked row until deadline
+	r.later.Wait()
 	r.giveUp()
 }
 
@@ -151,8 +158,9 @@ const (
 //  1. After a temporary failure (pgerror.Again) the batch is sent again until the database
 //     answers or the host stops, even after the leases have expired, because their tokens fence
 //     the results. From the second failure on, the host is Stuck.
-//  2. After any other failure the batch is split in halves, so that one refused result does not
-//     prevent the others from being recorded.
+//  2. If other sessions have locked rows of some results, the others are sent at once, and those are sent
+//     again in the background (sendLocked). After any other failure the batch is split in halves, so
+//     that one refused result does not prevent the others from being recorded.
 //  3. A single result that this host may not record (pgerror.GiveBack) is sent again in the
 //     background until its lease, as it is then, would end. The result of a row that another
 //     session has locked is sent again in the background until the database answers (retryAlone).
@@ -167,18 +175,22 @@ func (r *Results[T]) send(batch []T) {
 	}()
 	textDropped := false
 	for wait := minPause; ; wait = min(2*wait, maxPause) {
-		err := r.rec.Record(r.ctx, batch)
+		err := r.record(batch)
 		if err == nil {
-			r.refused.Store(0)
 			return
 		}
-		r.rec.OnError(err)
 		fate, smaller := pgerror.FateOf(err)
 		switch {
 		case r.ctx.Err() != nil:
 			r.rec.OnLost(batch, err)
 			return
 		case len(batch) > 1 && (fate != pgerror.Again || smaller):
+			if locked, others := r.apart(batch, err); len(locked) > 0 {
+				r.refused.Add(1)
+				r.later.Go(func() { r.sendLocked(locked) })
+				r.sendAny(others)
+				return
+			}
 			r.send(batch[:len(batch)/2])
 			r.send(batch[len(batch)/2:])
 			return
@@ -191,7 +203,7 @@ func (r *Results[T]) send(batch []T) {
 			return
 		case fate == pgerror.GiveBack, smaller:
 			r.refused.Add(1)
-			r.stopped.Go(func() { r.retryAlone(batch[0], err, textDropped) })
+			r.later.Go(func() { r.retryAlone(batch[0], err, textDropped) })
 			return
 		}
 		if wait > minPause && !countedRetrying {
@@ -199,6 +211,55 @@ func (r *Results[T]) send(batch []T) {
 			r.retrying.Add(1)
 		}
 		r.pause(wait)
+	}
+}
+
+// record calls Record, from Close on until its deadline.
+func (r *Results[T]) record(batch []T) error {
+	ctx := r.ctx
+	if deadline := r.deadline.Load(); deadline != nil {
+		closing, cancel := context.WithDeadline(ctx, *deadline)
+		defer cancel()
+		ctx = closing
+	}
+	err := r.rec.Record(ctx, batch)
+	if err == nil {
+		r.refused.Store(0)
+	} else {
+		r.rec.OnError(err)
+	}
+	return err
+}
+
+func (r *Results[T]) apart(batch []T, err error) (locked, others []T) {
+	if r.rec.Apart == nil {
+		return nil, nil
+	}
+	return r.rec.Apart(r.ctx, batch, err)
+}
+
+func (r *Results[T]) sendAny(batch []T) {
+	if len(batch) > 0 {
+		r.send(batch)
+	}
+}
+
+// sendLocked sends results again whose rows other sessions have locked, as one batch, and those among
+// them that are no longer locked at once.
+func (r *Results[T]) sendLocked(batch []T) {
+	for wait := minPause; ; wait = min(2*wait, maxPause) {
+		r.pause(wait)
+		err := r.record(batch)
+		if err == nil {
+			return
+		}
+		locked, others := r.apart(batch, err)
+		if len(locked) == 0 || r.ctx.Err() != nil {
+			r.send(batch)
+			return
+		}
+		r.sendAny(others)
+		batch = locked
 	}
 }
 
@@ -224,11 +285,9 @@ func (r *Results[T]) retryAlone(one T, err error, textDropped bool) {
 			}
 			r.pause(wait)
 		}
-		if err = r.rec.Record(r.ctx, []T{one}); err == nil {
-			r.refused.Store(0)
+		if err = r.record([]T{one}); err == nil {
 			return
 		}
-		r.rec.OnError(err)
 	}
 	if n := r.refused.Load(); n > 0 {
 		r.refused.CompareAndSwap(n, n-1)

@@ -65,6 +65,47 @@ func (out *outcomes) results(unavailable func() bool, leaseLasts bool) *Results[
 	})
 }
 
+// lockable simulates a database in which other sessions have locked the rows of some results.
+func lockable(out *outcomes, locked map[string]bool) Recorder[string] {
+	return Recorder[string]{
+		Record: func(ctx context.Context, batch []string) error {
+			out.mu.Lock()
+			defer out.mu.Unlock()
+			out.statements++
+			if slices.ContainsFunc(batch, func(s string) bool { return locked[s] }) {
+				return &pgconn.PgError{Code: "55P03"}
+			}
+			if ctx.Err() == nil {
+				out.recorded = append(out.recorded, batch...)
+			}
+			return ctx.Err()
+		},
+		Apart: func(_ context.Context, batch []string, err error) (held, others []string) {
+			out.mu.Lock()
+			defer out.mu.Unlock()
+			for _, s := range batch {
+				if locked[s] {
+					held = append(held, s)
+				} else {
+					others = append(others, s)
+				}
+			}
+			return held, others
+		},
+		LeaseLeft: func(string) time.Duration { return 0 },
+		OnLost: func(batch []string, _ error) {
+			out.mu.Lock()
+			defer out.mu.Unlock()
+			out.lost = append(out.lost, batch...)
+		},
+		OnError: func(error) {
+			out.mu.Lock()
+			defer out.mu.Unlock()
+			out.errors++
+		},
+	}
+}
+
 // A lease is renewed while its result is not recorded; what counts is when it would have ended.
 func TestRefusedResultIsLostAtTheEndOfItsLease(t *testing.T) {
 	t.Parallel()
@@ -157,6 +198,36 @@ func TestResults(t *testing.T) {
 		require.False(t, r.Stuck())
 		r.Close(time.Now().Add(10 * time.Millisecond))
 		require.Equal(t, []string{"locked"}, out.lost)
+	})
+	t.Run("results whose rows other sessions have locked are sent apart, and are recorded when they are free", func(t *testing.T) {
+		t.Parallel()
+		out := &outcomes{}
+		locked := map[string]bool{"a": true, "b": true, "c": true}
+		r := NewResults(2, lockable(out, locked))
+		r.Add(slices.Concat([]string{"a"}, many, []string{"b", "c"})...)
+		require.Eventually(t, func() bool { out.mu.Lock(); defer out.mu.Unlock(); return len(out.recorded) == len(many) }, time.Minute, time.Millisecond)
+		out.mu.Lock()
+		require.Less(t, out.statements, 30)
+		delete(locked, "b")
+		out.mu.Unlock()
+		require.Eventually(t, func() bool { out.mu.Lock(); defer out.mu.Unlock(); return slices.Contains(out.recorded, "b") }, time.Minute, time.Millisecond)
+		require.False(t, r.Stuck())
+		out.mu.Lock()
+		clear(locked)
+		out.mu.Unlock()
+		require.Eventually(t, func() bool { out.mu.Lock(); defer out.mu.Unlock(); return len(out.recorded) == len(many)+3 }, time.Minute, time.Millisecond)
+		r.Close(soon())
+		require.Empty(t, out.lost)
+	})
+	t.Run("at the end the results that wait for locked rows leave the others their time", func(t *testing.T) {
+		t.Parallel()
+		out := &outcomes{}
+		r := NewResults(0, lockable(out, map[string]bool{"locked": true})) // a writer may end before it sees the last results
+		r.later.Go(func() { r.sendLocked([]string{"locked", "locked"}) })
+		r.Add("good")
+		r.Close(time.Now().Add(100 * time.Millisecond))
+		require.Equal(t, []string{"good"}, out.recorded)
+		require.Equal(t, []string{"locked", "locked"}, out.lost)
 	})
 	t.Run("many results that this host may not record make it stuck", func(t *testing.T) {
 		t.Parallel()

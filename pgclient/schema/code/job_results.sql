@@ -4,10 +4,10 @@
 -- Results. Each function gets parallel arrays of job ids and lease tokens, changes each job that is still leased with
 -- its token, and returns an outcome per pair: done, or lease_lost (the job is no longer leased with this token).
 -- Recording the same result again returns done and changes nothing.
--- fn_job_lease_lock(ids, tokens): checks the arrays, and that this login is a member of the role that owns the executor
--- of each lease; then locks the leases. It raises 42501 before it locks anything: other logins can read tokens, and a
--- transaction of a login without the right must not block the host that holds the lease. Internal.
-CREATE OR REPLACE FUNCTION public.fn_job_lease_lock(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS void
+-- fn_job_lease_check(ids, tokens): checks the arrays, and that this login is a member of the role that owns the
+-- executor of each lease. Callers lock nothing before it: other logins can read tokens, and a transaction of a login
+-- without the right must not block the host that holds the lease. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_lease_check(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   v_executor text;
@@ -26,10 +26,48 @@ BEGIN
     RAISE EXCEPTION 'executor % belongs to role %, and login % is not a member of it', v_executor, v_owner, session_user
       USING ERRCODE = '42501', HINT = format('GRANT %I TO %I', v_owner, session_user);
   END IF;
+END $$;
+COMMENT ON FUNCTION public.fn_job_lease_check IS
+  'Checks the arguments of a result, and the right to record it. Internal.';
+
+-- fn_job_lease_lock(ids, tokens): fn_job_lease_check; then locks the leases. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_lease_lock(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM public.fn_job_lease_check(p_job_ids, p_lease_tokens);
   PERFORM 1 FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens) ORDER BY l.lease_token FOR UPDATE;
 END $$;
 COMMENT ON FUNCTION public.fn_job_lease_lock IS
   'Checks the arguments of a result and locks its leases. Internal.';
+
+-- fn_job_locked(ids, tokens) → the ids of the jobs for which a result or a renewal would have to wait, because another
+-- session has locked the row of the job or of its lease. A worker calls it after such a call has ended with 55P03, and
+-- repeats the call with the other jobs. It does not wait, and locks those until the end of the transaction.
+CREATE OR REPLACE FUNCTION public.fn_job_locked(p_job_ids uuid[], p_lease_tokens uuid[]) RETURNS SETOF uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+  v_free_leases uuid[];
+  v_ids uuid[];
+  v_free_ids uuid[];
+BEGIN
+  PERFORM public.fn_job_lease_check(p_job_ids, p_lease_tokens);
+  v_free_leases := ARRAY(SELECT l.lease_token FROM public.job_lease l WHERE l.lease_token = ANY (p_lease_tokens)
+    ORDER BY l.lease_token FOR UPDATE SKIP LOCKED);
+  -- one look-up per job, then only = ANY: see job_claim.sql
+  v_ids := ARRAY(SELECT g.id FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+    CROSS JOIN LATERAL (SELECT FROM public.job_queue x WHERE x.job_id = g.id AND x.lease_token = g.token OFFSET 0) x);
+  v_free_ids := ARRAY(SELECT q.job_id FROM public.job_queue q WHERE q.job_id = ANY (v_ids)
+    ORDER BY q.job_id FOR UPDATE SKIP LOCKED);
+  RETURN QUERY -- what is gone by now is not locked
+  SELECT g.id FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token)
+  CROSS JOIN LATERAL (SELECT FROM public.job_queue x WHERE x.job_id = g.id AND x.lease_token = g.token OFFSET 0) x
+  WHERE (g.token IN (SELECT unnest(v_free_leases)) AND g.id IN (SELECT unnest(v_free_ids))) IS NOT TRUE;
+END $$;
+GRANT EXECUTE ON FUNCTION public.fn_job_locked TO :"dot_executor";
+COMMENT ON FUNCTION public.fn_job_locked IS
+  'The jobs for which a result would have to wait, because another session has locked their row or their lease.';
 
 -- fn_job_start(ids, tokens) → (job_id, outcome): changes the jobs from leased to in_progress.
 CREATE OR REPLACE FUNCTION public.fn_job_start(p_job_ids uuid[], p_lease_tokens uuid[])
