@@ -119,3 +119,68 @@ func TestPayloadWithoutRoomKeepsNoSlot(t *testing.T) {
 	require.Equal(t, []int{1, 1}, []int{long.count(), other.count()})
 	require.Equal(t, "0 0", w.text("SELECT max(attempts) || ' ' || max(lost_leases) FROM public.job_history"))
 }
+
+// damage removes what a table stores of long values apart from its rows, as a damaged disk does.
+func (w *world) damage(table string) {
+	w.t.Helper()
+	w.exec(`DO $$
+		DECLARE v_toast oid;
+		BEGIN
+			SET LOCAL allow_system_table_mods = on;
+			FOR v_toast IN SELECT c.reltoastrelid FROM pg_class c WHERE c.reltoastrelid <> 0
+				AND (c.oid = 'public.` + table + `'::regclass OR c.oid IN (SELECT p.relid FROM pg_partition_tree('public.` + table + `') p)) LOOP
+				UPDATE pg_class SET relkind = 'r' WHERE oid = v_toast; -- PostgreSQL refuses to change rows of a TOAST table
+				EXECUTE format('TRUNCATE %s', v_toast::regclass); -- rows that are deleted can be read until VACUUM
+				UPDATE pg_class SET relkind = 't' WHERE oid = v_toast;
+			END LOOP;
+		END $$`)
+}
+
+// storedApart is a payload of 4 kB that is stored apart from its row, and not compressed.
+const storedApart = "jsonb_build_object('t', (SELECT string_agg(md5(g || ' ' || random()), '') FROM generate_series(1, 125) g))"
+
+// If the database cannot read a payload, its job fails with the error, and the other jobs of the
+// executor run.
+func TestDamagedPayloadOfJob(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	executor(t, w.admin, "ex", "k", 10)
+	w.set("queue.job_substrate.enabled", "true")
+	w.exec("ALTER FUNCTION public.fn_payload_fits(jsonb) RENAME TO fits")
+	w.exec(`CREATE FUNCTION public.fn_payload_fits(p_payload jsonb) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+		BEGIN
+			IF p_payload ? 'damaged' THEN RAISE EXCEPTION 'compressed pglz data is corrupt' USING ERRCODE = 'XX001'; END IF;
+			RETURN public.fits(p_payload);
+		END $$`)
+	w.exec("SELECT public.fn_job_enqueue('k', 'system', 'DOT', '{\"damaged\": true}' || " + storedApart + ", 900)") // first of all jobs in the queue
+	for range 5 {
+		w.exec("SELECT public.fn_job_enqueue('k', 'system', 'DOT', " + storedApart + ")")
+	}
+	done := make(chan int, 100)
+	h := w.run(workerhost.Options{Executor: "ex", Handlers: map[string]handler.Handler{"k": handler.Func(func(_ context.Context, j handler.Job) error {
+		done <- len(j.Payload)
+		return nil
+	})}})
+	eventually(t, func() bool { return len(done) == 5 }, "the others do not run")
+	for range 5 {
+		require.Greater(t, <-done, 4000)
+	}
+	w.becomes(1, "SELECT count(*)::int FROM public.job_queue WHERE status = 'retry_waiting' AND failure_code = 'PAYLOAD_UNREADABLE' AND last_error LIKE '%data is corrupt%'")
+	require.NoError(t, h.stop())
+}
+
+// The payload of one event is damaged: the other webhooks are delivered.
+func TestDamagedPayloadOfWebhook(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := receive(t, ok)
+	w.subscribe("order", r.URL, nil)
+	w.exec("INSERT INTO public.events (event_type, payload) VALUES ('order', " + storedApart + ")")
+	w.damage("events")
+	w.exec("INSERT INTO public.events (event_type, payload) VALUES ('order', " + storedApart + ")")
+	w.events("order", 20)
+	h := w.run(workerhost.Options{})
+	w.becomes(21, completed)
+	require.Equal(t, 21, r.count())
+	require.NoError(t, h.stop())
+}

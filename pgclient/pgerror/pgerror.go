@@ -158,6 +158,13 @@ func WaitedForLock(err error) bool {
 	return errors.As(err, &pg) && pg.Code == "55P03"
 }
 
+// ValueUnreadable reports whether a statement may have failed because of one value that the database
+// cannot read, as on a damaged page.
+func ValueUnreadable(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR" && (firstTwo(pg.Code) == "XX" || firstTwo(pg.Code) == "22")
+}
+
 // reason returns the innermost message of an error, because the outer messages repeat host and
 // user.
 func reason(err error) string {

@@ -56,28 +56,43 @@ const ClaimedPayload = 8192
 // ends with the job's id, the producer did not give that key, and the job may be a replay:
 // fn_job_key and fn_job_root return the original key and job. These functions are volatile, so that
 // they see jobs that are newer than this statement, as the claim does.
-const ClaimSQL = `SELECT job_id, lease_token, job_kind, event_domain, executor, priority, process_after, attempts,
+const ClaimSQL = claimed + `CASE WHEN pg_column_compression(payload) IS NULL AND pg_column_size(payload) < 256 THEN payload
+		WHEN pg_column_size(payload) > 8192 OR pg_column_size(jsonb_build_array(payload)) > 8192 THEN NULL
+		WHEN public.fn_payload_fits(payload) THEN CASE WHEN octet_length(payload::text) > 8192 THEN NULL ELSE payload END END` + claiming
+
+// bareClaimSQL is ClaimSQL without payloads: each is then read alone, so that one that the database
+// cannot read fails alone.
+const bareClaimSQL = claimed + "NULL::jsonb" + claiming
+
+const claimed = `SELECT job_id, lease_token, job_kind, event_domain, executor, priority, process_after, attempts,
 	max_attempts, enqueued_at, lease_until, picked_at, source_ref, target_ref, payload_ref,
 	CASE WHEN right(idempotency_key, 36) = job_id::text
 		THEN COALESCE(public.fn_job_key(job_id), idempotency_key) ELSE idempotency_key END,
 	CASE WHEN idempotency_key = 'replay:' || job_id THEN public.fn_job_root(job_id) END,
-	correlation_id, lost_leases,
-	CASE WHEN pg_column_compression(payload) IS NULL AND pg_column_size(payload) < 256 THEN payload
-		WHEN pg_column_size(payload) > 8192 OR pg_column_size(jsonb_build_array(payload)) > 8192 THEN NULL
-		WHEN public.fn_payload_fits(payload) THEN CASE WHEN octet_length(payload::text) > 8192 THEN NULL ELSE payload END END
+	correlation_id, lost_leases, `
+
+const claiming = `
 	FROM public.fn_job_claim($1::text, $2::text[], $3::int, $4::jsonb)`
 
 // JobClaim leases jobs. The claim is committed before the jobs are returned; otherwise a worker
-// could finish a job before other sessions see its lease.
+// could finish a job before other sessions see its lease. If the database cannot read the payload of
+// one of the jobs, none is returned with its payload.
 func (c *Client) JobClaim(ctx context.Context, claim Claim) ([]Job, error) {
 	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
-	rows, err := c.pool.Query(ctx, ClaimSQL, claim.Executor, claim.Kinds, claim.Most, claim.after())
-	if err != nil {
-		return nil, pgerror.Translate(err)
+	jobs, err := c.claim(ctx, ClaimSQL, claim)
+	if pgerror.ValueUnreadable(err) {
+		jobs, err = c.claim(ctx, bareClaimSQL, claim)
 	}
-	jobs, err := ReadClaimed(rows, claim.Most)
 	return jobs, pgerror.Translate(err)
+}
+
+func (c *Client) claim(ctx context.Context, sql string, claim Claim) ([]Job, error) {
+	rows, err := c.pool.Query(ctx, sql, claim.Executor, claim.Kinds, claim.Most, claim.after())
+	if err != nil {
+		return nil, err
+	}
+	return ReadClaimed(rows, claim.Most)
 }
 
 // Payload is a payload that was read separately from its claim.

@@ -32,15 +32,23 @@ type WebhookJob struct {
 // ClaimWebhooks leases up to n jobs: at most per jobs of one subscription, and none of the
 // subscriptions in skip. If after is not 0, jobs without a rate limit are leased only if their id
 // is greater than after. The claim is committed before the jobs are returned; otherwise a worker
-// could settle a job before other sessions see its lease.
+// could settle a job before other sessions see its lease. If the database cannot read the payload of
+// one of the jobs, all that are stored apart from their rows are left out.
 func (c *Client) ClaimWebhooks(ctx context.Context, workerID string, n int, skip []int64, per int, after int64) ([]WebhookJob, error) {
 	ctx, cancel := context.WithTimeout(ctx, JobTimeout)
 	defer cancel()
-	jobs, err := pgrow.All[WebhookJob](ctx, c.pool, `SELECT job_id, saga_id, attempt_no, lease_token::text, lease_until, lease_seconds,
+	jobs, err := c.claimWebhooks(ctx, workerID, n, skip, per, after, ClaimedPayload)
+	if pgerror.ValueUnreadable(err) {
+		jobs, err = c.claimWebhooks(ctx, workerID, n, skip, per, after, 0)
+	}
+	return jobs, pgerror.Translate(err)
+}
+
+func (c *Client) claimWebhooks(ctx context.Context, workerID string, n int, skip []int64, per int, after int64, payloadBytes int) ([]WebhookJob, error) {
+	return pgrow.All[WebhookJob](ctx, c.pool, `SELECT job_id, saga_id, attempt_no, lease_token::text, lease_until, lease_seconds,
 		timeout_seconds, event_id, event_type, event_created, subscription_id, callback_url, secret_ref, webhook_id, payload, paced
 		FROM public.fn_webhook_job_claim($1::text, $2::int, $3::bigint[], $4::int, $5::bigint, $6::int)`,
-		workerID, n, skip, per, after, ClaimedPayload)
-	return jobs, pgerror.Translate(err)
+		workerID, n, skip, per, after, payloadBytes)
 }
 
 // WebhookClaimLost releases jobs that this worker host claimed in claims whose reply was lost: all
