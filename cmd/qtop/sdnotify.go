@@ -56,7 +56,7 @@ func (m *serviceManager) send(lines ...string) {
 // sign of life (WATCHDOG=1) at once and then twice per watchdog interval. The sign
 // means only that the process runs and its state can be read: a loop that waits
 // for the database or for a handler is no reason to kill the host. While heartbeats cannot be recorded,
-// the state says so. Once working
+// the state has the reason. Once working
 // ends, the state is the one that stopping reports, and only the signs of life go on.
 func (m *serviceManager) follow(living, working context.Context, host *workerhost.Host) {
 	if m.conn == nil {
