@@ -149,9 +149,10 @@ func (e *executor) handleClaim(c *claim, handBack bool) {
 //  4. Jobs of claims whose answer never arrived are handed back.
 func (e *executor) finish(ctx context.Context) {
 	e.Producer.Detach(e.claimer)
+	remaining := e.l.Remaining()
+	e.results.hurry(time.Now().Add(remaining))
 	e.workers.halt()
 	e.watermarks.stop()
-	remaining := e.l.Remaining()
 	killing := time.AfterFunc(remaining*3/8, e.workers.kill)
 	defer killing.Stop()
 	defer e.workers.kill()

@@ -76,6 +76,13 @@ func (r *results) lost(runs []*run) {
 	r.settle(runs)
 }
 
+// hurry says that results must be recorded until deadline.
+func (r *results) hurry(deadline time.Time) {
+	for _, s := range []*lease.Results[*run]{r.acks, r.fails, r.returns} {
+		s.Hurry(deadline)
+	}
+}
+
 // close records the queued results of all three kinds, until deadline. They are recorded side by side:
 // one that waits for a locked row leaves the others their time.
 func (r *results) close(deadline time.Time) {

@@ -108,6 +108,9 @@ func (r *Results[T]) run() {
 	}
 }
 
+// Hurry says until when results must be recorded, before Close: then a statement waits less for a locked row.
+func (r *Results[T]) Hurry(deadline time.Time) { r.deadline.Store(&deadline) }
+
 // Close records the queued results until deadline and stops the writers. Results that are not
 // recorded by then are lost (Recorder.OnLost).
 func (r *Results[T]) Close(deadline time.Time) {
@@ -158,8 +161,8 @@ const (
 //  1. After a temporary failure (pgerror.Again) the batch is sent again until the database
 //     answers or the host stops, even after the leases have expired, because their tokens fence
 //     the results. From the second failure on, the host is Stuck.
-//  2. If other sessions have locked rows of some results, the others are sent at once, and those are sent
-//     again in the background (sendLocked). After any other failure the batch is split in halves, so
+//  2. If other sessions have locked rows of some results, the others are sent at once, and those in the
+//     background when they are free (sendLocked). After any other failure the batch is split in halves, so
 //     that one refused result does not prevent the others from being recorded.
 //  3. A single result that this host may not record (pgerror.GiveBack) is sent again in the
 //     background until its lease, as it is then, would end. The result of a row that another
@@ -184,13 +187,9 @@ func (r *Results[T]) send(batch []T) {
 		case r.ctx.Err() != nil:
 			r.rec.OnLost(batch, err)
 			return
+		case r.dividesLocked(batch, err):
+			return
 		case len(batch) > 1 && (fate != pgerror.Again || smaller):
-			if locked, others := r.apart(batch, err); len(locked) > 0 {
-				r.refused.Add(1)
-				r.later.Go(func() { r.sendLocked(locked) })
-				r.sendAny(others)
-				return
-			}
 			r.send(batch[:len(batch)/2])
 			r.send(batch[len(batch)/2:])
 			return
@@ -214,7 +213,7 @@ func (r *Results[T]) send(batch []T) {
 	}
 }
 
-// record calls Record, from Close on until its deadline.
+// record calls Record, from Hurry or Close on until their deadline.
 func (r *Results[T]) record(batch []T) error {
 	ctx := r.ctx
 	if deadline := r.deadline.Load(); deadline != nil {
@@ -238,27 +237,35 @@ func (r *Results[T]) apart(batch []T, err error) (locked, others []T) {
 	return r.rec.Apart(r.ctx, batch, err)
 }
 
-func (r *Results[T]) sendAny(batch []T) {
-	if len(batch) > 0 {
-		r.send(batch)
+// dividesLocked reports whether other sessions have locked rows of some results. Then it has sent the
+// others, and those are sent again in the background. They do not make the host Stuck: nothing keeps the
+// results of other jobs from being recorded.
+func (r *Results[T]) dividesLocked(batch []T, err error) bool {
+	locked, others := r.apart(batch, err)
+	if len(locked) == 0 {
+		return false
 	}
+	r.later.Go(func() { r.sendLocked(locked, err) })
+	if len(others) > 0 {
+		r.send(others)
+	}
+	return true
 }
 
-// sendLocked sends results again whose rows other sessions have locked, as one batch, and those among
-// them that are no longer locked at once.
-func (r *Results[T]) sendLocked(batch []T) {
+// sendLocked sends results whose rows other sessions have locked, as soon as they are free. Until then it
+// only asks for that, which does not wait: a statement that waits for the row of a job keeps the row of its
+// lease locked, so that the results of the other jobs of the claim would wait too.
+func (r *Results[T]) sendLocked(batch []T, err error) {
 	for wait := minPause; ; wait = min(2*wait, maxPause) {
 		r.pause(wait)
-		err := r.record(batch)
-		if err == nil {
-			return
-		}
-		locked, others := r.apart(batch, err)
+		locked, free := r.apart(batch, err)
 		if len(locked) == 0 || r.ctx.Err() != nil {
 			r.send(batch)
 			return
 		}
-		r.sendAny(others)
+		if len(free) > 0 {
+			r.send(free)
+		}
 		batch = locked
 	}
 }

@@ -5,6 +5,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -219,11 +220,34 @@ func TestResults(t *testing.T) {
 		r.Close(soon())
 		require.Empty(t, out.lost)
 	})
+	t.Run("results whose rows are locked are not tried one by one, and do not make the host stuck", func(t *testing.T) {
+		t.Parallel()
+		out := &outcomes{}
+		locked := map[string]bool{}
+		r := NewResults(1, lockable(out, locked))
+		for i := range 2 * maxRefused {
+			one := fmt.Sprint(i)
+			out.mu.Lock()
+			locked[one] = true
+			out.mu.Unlock()
+			r.Add(one)
+			require.Eventually(t, func() bool { out.mu.Lock(); defer out.mu.Unlock(); return out.statements == i+1 }, time.Minute, time.Millisecond)
+		}
+		require.False(t, r.Stuck())
+		time.Sleep(4 * minPause)
+		out.mu.Lock()
+		require.Equal(t, 2*maxRefused, out.statements)
+		clear(locked)
+		out.mu.Unlock()
+		require.Eventually(t, func() bool { out.mu.Lock(); defer out.mu.Unlock(); return len(out.recorded) == 2*maxRefused }, time.Minute, time.Millisecond)
+		r.Close(soon())
+		require.Empty(t, out.lost)
+	})
 	t.Run("at the end the results that wait for locked rows leave the others their time", func(t *testing.T) {
 		t.Parallel()
 		out := &outcomes{}
 		r := NewResults(0, lockable(out, map[string]bool{"locked": true})) // a writer may end before it sees the last results
-		r.later.Go(func() { r.sendLocked([]string{"locked", "locked"}) })
+		r.later.Go(func() { r.sendLocked([]string{"locked", "locked"}, &pgconn.PgError{Code: "55P03"}) })
 		r.Add("good")
 		r.Close(time.Now().Add(100 * time.Millisecond))
 		require.Equal(t, []string{"good"}, out.recorded)
