@@ -181,6 +181,7 @@ func TestDamagedPayloadOfWebhook(t *testing.T) {
 	w.events("order", 20)
 	h := w.run(workerhost.Options{})
 	w.becomes(21, completed)
+	w.becomes(1, "SELECT count(*)::int FROM public.webhook_delivery_jobs WHERE error_code = 'PROTOCOL_ERROR' AND response_excerpt LIKE 'not sent: %missing chunk%'")
 	require.Equal(t, 21, r.count())
 	require.NoError(t, h.stop())
 }

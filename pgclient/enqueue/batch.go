@@ -96,7 +96,9 @@ func (g *batcher) send(batch []*waitingJob) {
 	for i, w := range batch {
 		a := enqueueResult{err: pgerror.Translate(err)}
 		switch {
-		case alone && ctx.Err() == nil:
+		case alone && ctx.Err() != nil:
+			a.err = pgerror.Translate(ctx.Err())
+		case alone:
 			a.id, _, a.err = g.enqueue(ctx, w.job)
 		case err == nil:
 			a = enqueueResult{id: ids[i]}

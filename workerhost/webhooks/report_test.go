@@ -92,14 +92,14 @@ func TestPayloadThatIsNotReadInTime(t *testing.T) {
 	_, err = tx.Exec(t.Context(), "LOCK TABLE public.events IN ACCESS EXCLUSIVE MODE") // the read of the payload waits
 	require.NoError(t, err)
 	claimed[0].Payload = nil
-	x := &delivery{WebhookJob: claimed[0], claimed: time.Now(), until: time.Now().Add(reportReserve + minTimeout + time.Second)}
+	x := &delivery{WebhookJob: claimed[0], claimed: time.Now(), until: time.Now().Add(reportReserve + minTimeout + 2*time.Second)}
 	r.send(t.Context(), x)
 	require.Equal(t, end{x, false}, <-r.ended)
 	require.Error(t, x.shortage)
 	require.False(t, x.sent)
 	require.Equal(t, queue.Said(x.shortage).String(), l.Status().LastErr.String())
 
-	x = &delivery{WebhookJob: claimed[0], claimed: time.Now(), until: time.Now().Add(reportReserve + minTimeout + time.Second)}
+	x = &delivery{WebhookJob: claimed[0], claimed: time.Now(), until: time.Now().Add(reportReserve + minTimeout + 2*time.Second)}
 	res, sent := r.attempt(t.Context(), x)
 	require.True(t, sent)
 	require.Equal(t, sender.CodeProtocolError, res.Code)

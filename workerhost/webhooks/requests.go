@@ -166,24 +166,30 @@ func (r *requests) attempt(ctx context.Context, x *delivery) (res sender.Result,
 	defer cancel()
 	// The token of a rate limit must be young when the read begins. It does not expire during the
 	// read: a payload that always takes longer would never be sent.
-	begun := false
+	begun, late := false, false
 	var unread error // what the database said
 	read := func(ctx context.Context, most int64) (p work.Payload, err error) {
 		if !begun && x.rateTokenExpired(time.Now()) {
 			return p, errTokenExpired
 		}
-		begun = true
+		if end, _ := ctx.Deadline(); !begun {
+			begun, late = true, time.Until(end) < minTimeout
+		}
 		p, unread = r.Client.WebhookPayload(ctx, x.EventID, most)
 		return p, unread
 	}
 	err := r.Budget.Use(waiting, read, func(p work.Payload) { res, sent = r.request(ctx, x, p.Text) })
 	switch {
 	case err == nil:
-	case ctx.Err() != nil || unread == nil: // a stop, a token that is too old, or no room in the time
+	case ctx.Err() != nil || unread == nil || late && waiting.Err() != nil: // a stop, a token that is too old, or no room in the time
 		x.payloadUnread = true
-	case pgerror.Retryable(unread): // where it lasts, a failed attempt without a request
+	case pgerror.Retryable(unread), pgerror.ValueUnreadable(unread): // a failed attempt without a request; at once, or where a shortage lasts
 		x.unreadable = true
-		return sender.Result{Code: sender.CodeProtocolError, Detail: unread.Error(), Excerpt: "not sent: " + unread.Error(), Shortage: unread, Started: time.Now()}, true
+		res = sender.Result{Code: sender.CodeProtocolError, Detail: unread.Error(), Excerpt: "not sent: " + unread.Error(), Started: time.Now()}
+		if pgerror.Retryable(unread) {
+			res.Shortage = unread
+		}
+		return res, true
 	default:
 		r.Log.Error("the payload could not be read", "job_id", x.JobID, "error", err.Error())
 	}
