@@ -94,7 +94,7 @@ func TestResumedSenderInPreview(t *testing.T) {
 		w.flag(queue.TickInterval(worker), "0")
 		p := plan(t, admin, queue.Request{Action: queue.ActTickResume, Targets: []string{worker}, Reason: "r"})
 		require.Contains(t, lines(p), "of 300 to r.example: 10/s at first", worker)
-		require.Contains(t, lines(p), "up to 50 of 50 to few.example: no slow start, it usually delivers as many in 10 s", worker)
+		require.Contains(t, lines(p), "up to 50 of 50 to few.example: no slow start, too few wait for one", worker)
 		w.flag("webhook.slow_start.enabled", "false")
 		p = plan(t, admin, queue.Request{Action: queue.ActTickResume, Targets: []string{worker}, Reason: "r"})
 		require.Contains(t, lines(p), "up to 300 of 300 to r.example: no slow start, webhook.slow_start.enabled is off", worker)

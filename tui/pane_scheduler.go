@@ -51,7 +51,7 @@ func schedulerPane() pane {
 func schedulerLevel(id string) level {
 	l := level{id: id, title: id, rowBelow: true, list: listOf(queue.ListFlagHistory, queue.TickInterval(id))}
 	if id == queue.SchedulerMode {
-		l.list = listOf(queue.ListCron, "")
+		l.list, l.rowBelow = listOf(queue.ListCron, ""), false
 	}
 	l.page = rowPage(id, func(at scene, i int) views.Page {
 		if i >= len(at.snap.Ticks) {

@@ -84,7 +84,9 @@ func endpointActs(endpoint func(at scene) (queue.Endpoint, bool)) acts {
 // one.
 func webhookLevel(at scene, id string) level {
 	if job, ok := views.WebhookJob(id); ok {
-		return level{id: id, title: "webhook job " + job, rowBelow: true, page: func(at scene) (views.Page, bool) {
+		lease, _ := leaseOf(at, job) // keys act on its endpoint also when the delivery has ended
+		to := strconv.FormatInt(lease.SubscriptionID, 10)
+		return level{acts: endpointActs(func(at scene) (queue.Endpoint, bool) { return endpointOf(at, to) }), id: id, title: "webhook job " + job, rowBelow: true, page: func(at scene) (views.Page, bool) {
 			x, ok := leaseOf(at, job)
 			return views.WebhookLeasePage(x, at.env, at.size.W), ok
 		}}

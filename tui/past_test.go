@@ -204,7 +204,7 @@ func TestWhatShowsThePast(t *testing.T) {
 	for keys, want := range map[string]string{
 		"7": "this list " + lastRead, "7 G enter": "this page " + lastRead, "7 enter": "this page " + lastRead, "g n enter": "this page " + lastRead,
 		"g s enter": "this page " + lastRead, "g a enter": "this page " + lastRead, "5 enter enter": "this page " + lastRead, "8 enter": "this list " + lastRead,
-		"1": then, "5": then, "2 enter": then, "3 enter": then, "4 enter": then, "9 enter": then, "9 G enter": then, "g f enter": then, "8 G enter": then,
+		"1": then, "5": then, "2 enter": then, "3 enter": then, "4 enter": then, "9 enter": then, "9 G enter": "this page " + lastRead, "g f enter": then, "8 G enter": then,
 	} {
 		t.Run(keys, func(t *testing.T) {
 			run(t, setup{store: s, w: 140, h: 40}, func(c *console) {

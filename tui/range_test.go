@@ -152,6 +152,23 @@ func TestSelectedRowsStayLoaded(t *testing.T) {
 	}
 }
 
+// A selection that newer rows push beyond those that are read at an interval does not stop the reading of
+// the list.
+func TestASelectionDoesNotStopTheReading(t *testing.T) {
+	s := newStore()
+	older := viewstest.DeadLetters(600)
+	s.pages, s.deadLetters = true, older
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		c.press("5", "enter", "j", "space", "home")
+		for n := 100; n <= 1200; n += 100 {
+			s.set(func(s *fakeStore) { s.deadLetters = append(newest(n), older...) })
+			c.rest(8 * time.Second)
+		}
+		c.press("home")
+		c.sees(" 92200 ")
+	})
+}
+
 // After ctrl+a twice every row that is read looks selected, as an action takes it; keys that select
 // single rows do not make it fewer.
 func TestAllThatMatchLookSelected(t *testing.T) {

@@ -28,9 +28,10 @@ func (m *deck) read(l *level) tea.Cmd {
 		return nil
 	}
 	q := l.list.query
-	q.After, q.Limit = "", min(max(l.list.rows(), pageRows, l.list.least), queue.Choose(l.list.acted, queue.MostPage, rereadMax))
+	most := queue.Choose(l.list.acted, queue.MostPage, rereadMax)
+	q.After, q.Limit = "", min(max(l.list.rows(), pageRows, l.list.least), most)
 	if n := l.grid.lastSelected(); n >= 0 && l.list.join != nil {
-		q.Limit = max(q.Limit, min(n+1+pageRows, queue.MostPage))
+		q.Limit = max(q.Limit, min(n+1+pageRows, most))
 	}
 	l.list.query, l.list.readAt = q, m.o.Now()
 	return m.startRead(l, q, false)

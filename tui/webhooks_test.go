@@ -225,6 +225,8 @@ func TestAnOpenLeaseIsReadAgain(t *testing.T) {
 		s.set(func(s *fakeStore) { s.leases = s.leases[1:] })
 		x.rest(2 * rereadGap)
 		x.sees("not listed at", "attempt 3")
+		x.press("D") // the endpoint is there, although the delivery has ended
+		x.sees("Suspend", "target  api.slow.example for invoice.sent (12)")
 	})
 }
 

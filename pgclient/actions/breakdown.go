@@ -92,7 +92,7 @@ func (c *Planner) released(ctx context.Context, p *queue.Plan, subscriptions []i
 			addLine(p, "first minute", "up to %d of %d to %s: %.3g/s at first, doubled every 10 s while it delivers", x.First, x.Waiting, x.Endpoint, x.Rate)
 		default:
 			addLine(p, "first minute", "up to %d of %d to %s: no slow start, %s", x.First, x.Waiting, x.Endpoint,
-				queue.Choose(x.Off, "webhook.slow_start.enabled is off", "it usually delivers as many in 10 s"))
+				queue.Choose(x.Off, "webhook.slow_start.enabled is off", "too few wait for one"))
 		}
 		named += x.Waiting
 	}

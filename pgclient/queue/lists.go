@@ -200,7 +200,7 @@ type AuditEntry struct {
 	Reason      Text            `json:"reason"`
 	Before      json.RawMessage `json:"before"`
 	After       json.RawMessage `json:"after"`
-	Outcome     Text            `json:"outcome"` // done, asked (a signal that was sent afterwards), or refused with the rule
+	Outcome     Text            `json:"outcome"` // done, asked (a signal that was sent afterwards), failed (it was tried), or refused with the rule
 	Claimed     json.RawMessage `json:"claimed"` // who ran the caller's program, as the program claims; null = it claims nothing
 
 	OperationID *int64     `json:"operation_id"` // the bulk operation that acted, or that the action was about
@@ -257,7 +257,7 @@ func AuditFields() []Field {
 		{Name: "action", Kind: FieldText, Help: "what was done"},
 		{Name: "target", Kind: FieldText, Help: "what it was done to"},
 		{Name: "reason", Kind: FieldText, Help: "why"},
-		{Name: "outcome", Kind: FieldText, Help: "done, refused: …"},
+		{Name: "outcome", Kind: FieldText, Help: "done, failed, refused: …"},
 		{Name: AuditOperation, Kind: FieldNumber, Help: "a bulk operation; its batches are listed one by one"},
 		{Name: "at", Kind: FieldTime, Help: "when"},
 		{Name: "age", Kind: FieldDuration, Help: "how long ago"},

@@ -169,7 +169,7 @@ BEGIN
       count(*) AS rows
     FROM (SELECT r.id, r.at, r.actor, r.action, r.target, r.reason FROM public.queue_operator_action r
       WHERE r.batch IS NULL AND r.outcome !~~ 'refused%' AND r.action <> ALL (ARRAY['mark', 'flag_revert', 'bulk_brake',
-        'webhook_subscription_write', 'job_subscription_write', 'event_subscription_write'])
+        'webhook_subscription_write', 'job_subscription_write', 'event_subscription_write']) AND r.outcome <> 'failed'
       ORDER BY r.id DESC LIMIT 80) q
     WHERE q.at BETWEEN now() - interval '1 hour' AND clock_timestamp() + interval '5 seconds'
     GROUP BY q.actor, q.action, q.reason ORDER BY max(q.id) DESC LIMIT 10) x), '[]');
