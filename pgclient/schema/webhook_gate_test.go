@@ -310,10 +310,10 @@ func TestWebhookRateLimitIsSet(t *testing.T) {
 	set("1000000", ", false, 0.00001")
 	require.Len(t, h.claim(5), 5, "a greater limit applies at once")
 	set("0.00001", "")
-	require.LessOrEqual(t, len(h.claim(100)), 1, "and so does a smaller one")
-	require.Empty(t, h.claim(100))
+	kept := len(h.claim(100)) + len(h.claim(100)) + len(h.claim(100))
+	require.LessOrEqual(t, kept, 2, "and so does a smaller one: a bucket in use keeps up to one token more for 250 ms")
 	require.Nil(t, set("NULL", "")["after"])
-	require.GreaterOrEqual(t, len(h.claim(100)), 11, "and none")
+	require.Len(t, h.claim(100), 12-kept, "and none")
 
 	require.Equal(t, "unchanged", set("NULL", "")["rule"])
 	require.Equal(t, "changed", set("5", ", false, 20")["rule"])
