@@ -38,8 +38,9 @@ func (m *shell) planHere(r queue.Request) queue.Plan {
 	p := queue.Plan{Request: r, Ephemeral: true, Count: int64(len(r.Targets)), ReadAt: m.o.Now()}
 	a := m.actions.ByID(r.Action)
 	p.Command = ":" + a.Words + " " + strings.Join(r.Targets, " ")
-	if strings.HasPrefix(a.Twin, "qtop ") {
-		p.Command = strings.ReplaceAll(a.Twin, a.Targets.Name, strings.Join(r.Targets, ","))
+	twin := strings.ReplaceAll(a.Twin, a.Targets.Name, strings.Join(r.Targets, ","))
+	if strings.HasPrefix(twin, "qtop ") {
+		p.Command = twin
 	}
 	l, ok := queue.Find(loops(m.local), func(l queue.LoopStatus) bool { return len(r.Targets) == 1 && l.Name == r.Targets[0] })
 	if !ok {
@@ -50,7 +51,7 @@ func (m *shell) planHere(r queue.Request) queue.Plan {
 	p.Lines = []queue.PlanLine{
 		{Label: "loop", Value: queue.Clean(l.Name + ": " + l.What)},
 		{Label: "now", Value: queue.Clean(l.State + ", " + views.Count(int64(l.InFlight)) + " in flight")},
-		{Label: "in a worker", Value: queue.Clean(strings.ReplaceAll(a.Twin, a.Targets.Name, strings.Join(r.Targets, ",")))},
+		{Label: "in a worker", Value: queue.Clean(twin)},
 		{Label: "audit", Value: queue.Clean("not recorded: the audit has changes of the database only, not of the loops of this process")},
 	}
 	return p

@@ -482,7 +482,8 @@ func TestHostPane(t *testing.T) {
 	run(t, setup{host: h, w: 120, h: 40}, func(c *console) {
 		c.press("g", "w", "j", "j", "j", "S")
 		c.rest(quiet)
-		c.sees("Start a loop of this process", "sender", "Not now", "Start sender")
+		c.sees("Start a loop of this process", "sender", "Not now", "Start sender", "qtop worker --loops sender")
+		c.seesNot("LOOP")
 		require.Empty(t, h.said())
 		c.press("tab", "enter")
 		require.Equal(t, []string{"start sender"}, h.said())
