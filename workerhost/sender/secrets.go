@@ -28,6 +28,9 @@ const (
 	// each of thousands of deliveries opens the file, and a rotated secret is used without a
 	// restart.
 	secretFresh = time.Second
+	// secretFileWait is how long a read of a secret file is waited for: a network file system can hang,
+	// and the read with it. Until that read ends there is no other one.
+	secretFileWait = 2 * time.Second
 	// leastKey and mostKey are the shortest and longest secret in bytes, as in Standard Webhooks.
 	// A secret outside these bounds causes a warning in this release. In the next release
 	// refuseWeak is set, and then such a secret is refused.
@@ -50,6 +53,14 @@ type secretEntry struct {
 	keys    [][]byte
 	readAt  time.Time
 	refresh time.Duration
+	read    func(path string) (string, *Fault) // readSecretFile
+	reading chan secretFile                    // of the read under way, nil = none
+	began   time.Time                          // when it began
+}
+
+type secretFile struct {
+	value string
+	fault *Fault
 }
 
 var (
@@ -87,7 +98,7 @@ func parseSource(source SecretSource) (entry *secretEntry, what, do string) {
 	if strings.Contains(value, secretPrefix) {
 		return nil, "the value of from contains a secret", "name the variable or file that contains it instead"
 	}
-	entry = &secretEntry{refresh: secretFresh}
+	entry = &secretEntry{refresh: secretFresh, read: readSecretFile}
 	switch kind {
 	case "env":
 		if !envName.MatchString(value) {
@@ -109,7 +120,7 @@ func parseSource(source SecretSource) (entry *secretEntry, what, do string) {
 // contains no secret.
 type Fault struct {
 	What, Do string
-	lack     bool // this host itself lacks what it needs to read the file
+	lack     bool // the file may be as before: this host cannot read it at present
 }
 
 // Error returns both as one line.
@@ -198,7 +209,7 @@ func (e *secretEntry) resolve() ([][]byte, *Fault) {
 	if e.keys != nil && time.Since(e.readAt) < e.refresh {
 		return e.keys, nil
 	}
-	value, fault := readSecretFile(e.file)
+	value, fault := e.content()
 	if fault != nil && fault.lack && e.keys != nil {
 		return e.keys, nil // the file is there and may be as before
 	}
@@ -213,6 +224,27 @@ func (e *secretEntry) resolve() ([][]byte, *Fault) {
 	}
 	e.keys, e.readAt = keys, time.Now()
 	return keys, nil
+}
+
+// content returns the content of the file. A read that does not end in its time is a fault, for which the
+// keys that are known are kept.
+func (e *secretEntry) content() (string, *Fault) {
+	if e.reading == nil {
+		e.reading, e.began = make(chan secretFile, 1), time.Now()
+		go func(done chan<- secretFile) {
+			value, fault := e.read(e.file)
+			done <- secretFile{value, fault}
+		}(e.reading)
+	}
+	left := time.NewTimer(max(time.Until(e.began.Add(secretFileWait)), time.Millisecond))
+	defer left.Stop()
+	select {
+	case f := <-e.reading:
+		e.reading = nil
+		return f.value, f.fault
+	case <-left.C:
+		return "", &Fault{What: fmt.Sprintf("file %s: a read of it does not end", e.file), Do: "mend the file system that it is on", lack: true}
+	}
 }
 
 func readSecretFile(path string) (string, *Fault) {

@@ -186,6 +186,46 @@ func TestSecretFileIsReadAgain(t *testing.T) {
 }
 
 // A delivery that is signed with a resolved reference can be verified.
+// A file system hangs: only the first look-up waits for it, a key that is known is used meanwhile, and when the file
+// system answers again, the new content is used.
+func TestSecretFileThatHangs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(path, []byte(sampleSecret), 0o600))
+	s, err := NewSecrets([]SecretSource{{"known", "file:" + path}, {"new", "file:" + path}})
+	require.NoError(t, err)
+	_, fault := s.Look("known")
+	require.Nil(t, fault)
+	answers := make(chan struct{})
+	for _, ref := range s.Refs() {
+		entry := s.of(ref)[0]
+		entry.refresh = 0
+		entry.read = func(path string) (string, *Fault) {
+			<-answers
+			return readSecretFile(path)
+		}
+		began := time.Now()
+		for range 50 {
+			keys, fault := s.Look(ref)
+			if ref == "known" {
+				require.Nil(t, fault)
+				require.Equal(t, sampleKey(), keys[0])
+				continue
+			}
+			require.NotNil(t, fault)
+			require.Contains(t, fault.What, "a read of it does not end")
+		}
+		require.Less(t, time.Since(began), 10*secretFileWait, "each look-up waits")
+	}
+	require.NoError(t, os.WriteFile(path, []byte(base64.StdEncoding.EncodeToString([]byte(strings.Repeat("n", 32)))), 0o600))
+	close(answers)
+	for _, ref := range s.Refs() {
+		require.Eventually(t, func() bool {
+			keys, fault := s.Look(ref)
+			return fault == nil && string(keys[0]) == strings.Repeat("n", 32)
+		}, 10*time.Second, time.Millisecond, ref)
+	}
+}
+
 func TestResolvedSecretSigns(t *testing.T) {
 	t.Setenv("QTOP_TEST_SECRET", "whsec_"+sampleSecret+" whsec_aGVsbG8=")
 	secrets, err := NewSecrets([]SecretSource{{"r", "env:QTOP_TEST_SECRET"}})
