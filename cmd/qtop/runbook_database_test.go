@@ -44,6 +44,11 @@ func newRunbook(t *testing.T) *reader {
 			qtop(t, "ops", "pause", "1", "--reason", "r", "--yes")
 			return nothing
 		},
+		"qtop requeue --filter 'source:event": func(t *testing.T) func() {
+			exec(t, `INSERT INTO public.iu_route_dead_letter (event_id, event_snapshot, idempotency_key, failure_code, last_error, event_domain, worker_name)
+				SELECT id, to_jsonb(e), 'failed', 'ROUTE_22P02', 'x', event_domain, 'iu_outbound_default' FROM public.event_outbox e LIMIT 1`)
+			return nothing
+		},
 		"qtop adopt": func(t *testing.T) func() {
 			exec(t, "UPDATE public.queue_identity SET database_oid = database_oid::bigint + 1")
 			return func() { exec(t, "UPDATE public.queue_identity SET database_oid = database_oid::bigint - 1") }
