@@ -139,22 +139,25 @@ func (w *world) damage(table string) {
 // storedApart is a payload of 4 kB that is stored apart from its row, and not compressed.
 const storedApart = "jsonb_build_object('t', (SELECT string_agg(md5(g || ' ' || random()), '') FROM generate_series(1, 125) g))"
 
-// If the database cannot read a payload, its job fails with the error, and the other jobs of the
-// executor run.
+// The payloads of some jobs are damaged: each of these jobs fails with the error, is cancelled, or ends when its lease
+// is lost, and the other jobs of the executor run.
 func TestDamagedPayloadOfJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	executor(t, w.admin, "ex", "k", 10)
 	w.set("queue.job_substrate.enabled", "true")
-	w.exec("ALTER FUNCTION public.fn_payload_fits(jsonb) RENAME TO fits")
-	w.exec(`CREATE FUNCTION public.fn_payload_fits(p_payload jsonb) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
-		BEGIN
-			IF p_payload ? 'damaged' THEN RAISE EXCEPTION 'compressed pglz data is corrupt' USING ERRCODE = 'XX001'; END IF;
-			RETURN public.fits(p_payload);
-		END $$`)
-	w.exec("SELECT public.fn_job_enqueue('k', 'system', 'DOT', '{\"damaged\": true}' || " + storedApart + ", 900)") // first of all jobs in the queue
+	enqueue := func(kind string, most int) string {
+		return w.text("SELECT public.fn_job_enqueue($1, 'system', 'DOT', "+storedApart+", 900, p_max_attempts => $2) ->> 'job_id'", kind, most)
+	}
+	// first of all jobs in the queue
+	lost := enqueue("k", 2)
+	w.exec("SELECT public.fn_job_claim('ex')")
+	w.exec("UPDATE public.job_queue SET lost_leases = 2, lease_until = now() - interval '1 hour'")
+	w.exec("UPDATE public.job_lease SET lease_until = now() - interval '1 hour'")
+	retried, failed, cancelled := enqueue("k", 2), enqueue("k", 1), enqueue("other", 2)
+	w.damage("job_queue")
 	for range 5 {
-		w.exec("SELECT public.fn_job_enqueue('k', 'system', 'DOT', " + storedApart + ")")
+		enqueue("k", 5)
 	}
 	done := make(chan int, 100)
 	h := w.run(workerhost.Options{Executor: "ex", Handlers: map[string]handler.Handler{"k": handler.Func(func(_ context.Context, j handler.Job) error {
@@ -165,7 +168,13 @@ func TestDamagedPayloadOfJob(t *testing.T) {
 	for range 5 {
 		require.Greater(t, <-done, 4000)
 	}
-	w.becomes(1, "SELECT count(*)::int FROM public.job_queue WHERE status = 'retry_waiting' AND failure_code = 'PAYLOAD_UNREADABLE' AND last_error LIKE '%data is corrupt%'")
+	w.becomes(1, "SELECT count(*)::int FROM public.job_queue WHERE job_id = '"+retried+"' AND status = 'retry_waiting' AND failure_code = 'PAYLOAD_UNREADABLE' AND last_error LIKE '%missing chunk%'")
+	for _, id := range []string{failed, lost} {
+		w.becomes(1, "SELECT count(*)::int FROM public.job_history WHERE job_id = '"+id+"' AND status = 'failed' AND failure_code = 'PAYLOAD_UNREADABLE' AND payload = '{}' AND last_error LIKE 'the payload cannot be read and is not kept: missing chunk%'")
+	}
+	w.exec("SELECT public.fn_job_cancel(ARRAY[$1::uuid], 'anna', 'damaged')", cancelled)
+	w.becomes(1, "SELECT count(*)::int FROM public.job_history WHERE job_id = '"+cancelled+"' AND status = 'cancelled' AND payload = '{}'")
+	require.Equal(t, "0", w.text("SELECT count(*) FROM public.job_dead_letter"))
 	require.NoError(t, h.stop())
 }
 

@@ -243,7 +243,7 @@ func (e *secretEntry) content() (string, *Fault) {
 		e.reading = nil
 		return f.value, f.fault
 	case <-left.C:
-		return "", &Fault{What: fmt.Sprintf("file %s: a read of it does not end", e.file), Do: "mend the file system that it is on", lack: true}
+		return "", &Fault{What: fmt.Sprintf("file %s: a read of it does not end", e.file), Do: "repair the file system that it is on", lack: true}
 	}
 }
 
