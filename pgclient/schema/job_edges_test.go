@@ -233,6 +233,13 @@ func TestJobValuesByHand(t *testing.T) {
 		}
 		require.Equal(t, "23514", j.byHand("queue_owner", "INSERT INTO public.job_queue ("+columns+") VALUES ("+values+")"), column)
 	}
+	// Of several rows the last one is refused too, and so is a payload that is compressed or stored apart.
+	const long = "(SELECT string_agg(md5(g || ' ' || random()), '') FROM generate_series(1, 125) g)"
+	for _, bad := range []string{"jsonb_build_object('body', " + long + ")", "jsonb_build_object('body', repeat('x', 100000))", "jsonb_build_array(" + long + ")", `jsonb '{"token": 1}'`} {
+		require.Equal(t, "23514", j.byHand("queue_owner", `INSERT INTO public.job_queue (job_kind, event_domain, executor, payload)
+			SELECT 'k', 'iu', 'DOT', CASE WHEN n = 3 THEN `+bad+` ELSE '{}' END FROM generate_series(1, 3) n`), bad)
+		require.Equal(t, "23514", j.byHand("queue_owner", "INSERT INTO public.job_queue (job_kind, event_domain, executor, payload) VALUES ('k', 'iu', 'DOT', "+bad+")"), bad)
+	}
 	require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE public.job_lease SET live = -1"))
 	f := j.standing("failed")
 	leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM public.job_history")

@@ -59,6 +59,7 @@ DECLARE
   v_below boolean;
   v_before timestamptz := clock_timestamp() - interval '500 milliseconds'; -- job_watermark.sql, step 3
   v_bytes int;
+  v_content boolean; -- the payload of a row has a key that names content, or is no object
   v_five text := date_part('epoch', date_bin('5 minutes', now(), timestamptz 'epoch'))::bigint;
   v_stack text;
 BEGIN
@@ -82,22 +83,29 @@ BEGIN
           FROM pg_class c WHERE c.oid = 'public.queue_counter_recent'::regclass),
         r.process_after < v_before,
         -- a replay keeps its stored payload, whatever the limit is now; no producer can give a job this key
-        CASE WHEN r.idempotency_key IS DISTINCT FROM 'replay:' || r.job_id THEN octet_length(r.payload::text) END
-      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below, v_bytes FROM new_rows r;
+        CASE WHEN r.idempotency_key IS DISTINCT FROM 'replay:' || r.job_id THEN octet_length(r.payload::text) END,
+        jsonb_typeof(r.payload) <> 'object' OR r.payload ?| ARRAY[:denied_keys]
+      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below, v_bytes, v_content FROM new_rows r;
     EXCEPTION WHEN OTHERS THEN
       SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled' END,
         EXISTS (SELECT FROM new_rows OFFSET 1),
         r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL AND NOT (r.ready AND r.process_after > now()),
         false, r.process_after < v_before,
-        CASE WHEN r.idempotency_key IS DISTINCT FROM 'replay:' || r.job_id THEN octet_length(r.payload::text) END
-      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below, v_bytes FROM new_rows r;
+        CASE WHEN r.idempotency_key IS DISTINCT FROM 'replay:' || r.job_id THEN octet_length(r.payload::text) END,
+        jsonb_typeof(r.payload) <> 'object' OR r.payload ?| ARRAY[:denied_keys]
+      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below, v_bytes, v_content FROM new_rows r;
     END;
     IF v_several THEN
       SELECT count(*), bool_and(r.job_kind = v_kind AND r.event_domain = v_domain AND r.ready = (v_status = 'queued')
           AND r.attempts = 0 AND r.lost_leases = 0 AND r.prior_token IS NULL
           AND NOT (r.ready AND r.process_after > now())),
-        max(octet_length(r.payload::text)) FILTER (WHERE r.idempotency_key IS DISTINCT FROM 'replay:' || r.job_id)
-      INTO v_n, v_plain, v_bytes FROM new_rows r;
+        max(octet_length(r.payload::text)) FILTER (WHERE r.idempotency_key IS DISTINCT FROM 'replay:' || r.job_id),
+        bool_or(jsonb_typeof(r.payload) <> 'object' OR r.payload ?| ARRAY[:denied_keys])
+      INTO v_n, v_plain, v_bytes, v_content FROM new_rows r;
+    END IF;
+    IF v_content THEN
+      RAISE EXCEPTION 'the payload of a job must be a JSON object without content (%)',
+        concat_ws(', ', :denied_keys) USING ERRCODE = '23514', CONSTRAINT = 'chk_job_payload';
     END IF;
     IF v_bytes > 16384 THEN
       PERFORM public.fn_payload_admit('payload'::text, v_bytes);

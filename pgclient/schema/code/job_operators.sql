@@ -62,7 +62,8 @@ COMMENT ON FUNCTION public.fn_job_answer IS
 
 -- fn_job_finish(ids, tokens, status) → the ids of the moved jobs: moves live jobs to job_history, as succeeded or
 -- cancelled, and removes them from their leases. tokens: per job, the token of the lease that must still hold it; NULL
--- = move each job whatever its lease. The caller has locked the leases. Internal.
+-- = move each job whatever its lease. A cancelled job whose payload is damaged keeps no payload. The caller has locked
+-- the leases. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_finish(p_job_ids uuid[], p_lease_tokens uuid[], p_status text) RETURNS uuid[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -92,8 +93,11 @@ BEGIN
       correlation_id, causation_event_id, updated_at, prior_token, prior_result, from_status)
     SELECT job_id, job_kind, event_domain, executor, p_status, ready, priority, process_after,
       enqueued_at, picked_at, now(), lease_owner, lease_until, lease_token, attempts, max_attempts, lost_leases,
-      idempotency_key, source_ref, target_ref, payload_ref, payload, last_error, failure_code, first_failed_at, actor,
-      correlation_id, causation_event_id, now(), prior_token, prior_result, status
+      idempotency_key, source_ref, target_ref, payload_ref,
+      CASE WHEN p_status <> 'succeeded' AND public.fn_job_payload_damage(payload) IS NOT NULL THEN '{}'
+        ELSE payload END,
+      last_error, failure_code, first_failed_at, actor, correlation_id, causation_event_id, now(), prior_token,
+      prior_result, status
     FROM deleted
   )
   SELECT array_agg(x.job_id), array_agg(x.lease_token) FILTER (WHERE x.lease_token IS NOT NULL),

@@ -191,7 +191,8 @@ COMMENT ON FUNCTION public.fn_job_release IS
 
 -- fn_job_bury(ids, statuses, codes, errors, lost): moves leased jobs to job_history as failed or dead_letter and counts
 -- the failed attempt. A job with status dead_letter gets a row of job_dead_letter, and producer_key gets the final
--- status. The caller has locked the leases. Internal.
+-- status. A job whose payload is damaged becomes failed with PAYLOAD_UNREADABLE and keeps no payload: there is nothing
+-- to replay. The caller has locked the leases. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_bury(p_job_ids uuid[], p_statuses text[], p_codes text[], p_errors text[],
   p_lost int) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -203,8 +204,14 @@ BEGIN
   ), gone AS (
     DELETE FROM public.job_queue q WHERE q.job_id = ANY (p_job_ids) RETURNING q.*
   ), deleted AS (
-    SELECT q.*, p_statuses[r.n] AS new_status, p_codes[r.n] AS code, p_errors[r.n] AS error
-    FROM gone q CROSS JOIN LATERAL (SELECT ((SELECT i.of FROM given i) ->> q.job_id::text)::int AS n OFFSET 0) r
+    SELECT q.*, r.damage IS NULL AS whole,
+      CASE WHEN r.damage IS NULL THEN p_statuses[r.n] ELSE 'failed' END AS new_status,
+      CASE WHEN r.damage IS NULL THEN p_codes[r.n] ELSE 'PAYLOAD_UNREADABLE' END AS code,
+      CASE WHEN r.damage IS NULL THEN p_errors[r.n]
+        ELSE left(concat('the payload cannot be read and is not kept: ', r.damage, '; ', p_errors[r.n]), 1000) END
+        AS error
+    FROM gone q CROSS JOIN LATERAL (SELECT ((SELECT i.of FROM given i) ->> q.job_id::text)::int AS n,
+      public.fn_job_payload_damage(q.payload) AS damage OFFSET 0) r
   ), dead AS (
     INSERT INTO public.job_dead_letter (job_id, job_kind, event_domain, executor, attempts, failure_code, last_error,
       payload,
@@ -224,7 +231,8 @@ BEGIN
     correlation_id, causation_event_id, updated_at, prior_token, prior_result, from_status)
   SELECT x.job_id, x.job_kind, x.event_domain, x.executor, x.new_status, x.ready, x.priority, x.process_after,
     x.enqueued_at, x.picked_at, now(), x.lease_owner, x.lease_until, x.lease_token, x.attempts + 1, x.max_attempts,
-    x.lost_leases + p_lost, x.idempotency_key, x.source_ref, x.target_ref, x.payload_ref, x.payload, x.error, x.code,
+    x.lost_leases + p_lost, x.idempotency_key, x.source_ref, x.target_ref, x.payload_ref,
+    CASE WHEN x.whole THEN x.payload ELSE '{}' END, x.error, x.code,
     COALESCE(x.first_failed_at, now()), x.actor, x.correlation_id, x.causation_event_id, now(), x.prior_token,
       x.prior_result, x.status
   FROM deleted x;

@@ -48,6 +48,20 @@ GRANT EXECUTE ON FUNCTION public.fn_job_payload TO :"dot_executor";
 COMMENT ON FUNCTION public.fn_job_payload IS
   'The payload of a leased job as text, for the host that works on it.';
 
+-- fn_job_payload_damage(payload) → the error with which PostgreSQL refuses to read a payload that is damaged on disk;
+-- NULL = it can be read. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_payload_damage(p_payload jsonb) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  PERFORM jsonb_typeof(p_payload); -- reads all of it
+  RETURN NULL;
+EXCEPTION WHEN data_corrupted OR io_error OR undefined_file THEN
+  RETURN SQLERRM;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_job_payload_damage IS
+  'The error with which a damaged payload is read; NULL = it can be read. Internal.';
+
 -- fn_payload_max() → the most bytes that a payload may have as text: flag queue.payload.max_bytes. It never waits for a
 -- lock, because producers call it: if the flag cannot be read at once, the default applies. Internal.
 CREATE OR REPLACE FUNCTION public.fn_payload_max() RETURNS int
