@@ -226,7 +226,7 @@ func (m *deck) settleOverview(l *level) {
 // drawn. The rows of a drawn Overview do not depend on where the cursor was.
 func (m *deck) settleOn(l *level, board views.OverviewView) {
 	targets := board.Targets
-	if l.target == (views.Target{}) && len(targets) > 0 {
+	if (l.target == (views.Target{}) || !l.moved && !slices.Contains(targets, l.target)) && len(targets) > 0 {
 		l.target = targets[0]
 	}
 	i := slices.Index(targets, l.target)

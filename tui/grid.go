@@ -181,7 +181,7 @@ func (g *grid) next(has func(i int) bool, rows func() int) bool {
 
 func (g grid) view() views.Grid {
 	return views.Grid{
-		Source: g.src, Order: g.order, Cursor: g.cursor, Offset: g.offset, Low: g.low,
+		Source: g.src, Order: g.order, Cursor: g.cursor, Gone: g.gone, Offset: g.offset, Low: g.low,
 		Selected: g.selected, Sort: g.sort, Filter: g.text,
 	}
 }

@@ -46,6 +46,7 @@ type level struct {
 	board    board
 	target   views.Target
 	armed    bool
+	moved    bool            // the operator has moved the cursor; until then the first row takes the place of one that is gone
 	cursor   views.Target    // the row that the cursor is shown on
 	place    int             // position of that row among the rows
 	cure     string          // what to do about the trouble of that row
@@ -244,10 +245,15 @@ func (l *level) scrollTo(line, h int) { l.offset = min(max(line, 0), max(len(l.b
 // cursor is gone (moveFirst), else the text otherwise.
 func (at scene) noRow(otherwise string) string {
 	switch l := at.level; {
-	case l.table != nil && l.grid.gone && len(l.grid.order) > 0, l.board != nil && !l.armed && l.target != (views.Target{}):
+	case l.table != nil && l.grid.gone && len(l.grid.order) > 0, l.vanished():
 		return moveFirst
 	}
 	return otherwise
+}
+
+// vanished reports whether the row of the Overview that the operator moved the cursor to is gone.
+func (l *level) vanished() bool {
+	return l.board != nil && !l.armed && l.target != (views.Target{})
 }
 
 // isNested reports whether the level is a table that enter opened from a row.

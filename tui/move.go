@@ -89,7 +89,7 @@ func (m *deck) moveOverview(l *level, d int) {
 		at = i
 	}
 	l.place = min(max(at+d, 0), len(targets)-1)
-	l.target, l.cursor = targets[l.place], targets[l.place]
+	l.target, l.cursor, l.moved = targets[l.place], targets[l.place], true
 	m.settleOn(l, board) // the board is drawn already: drawing it again would double the cost of the key
 }
 

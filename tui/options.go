@@ -26,6 +26,7 @@ type Options struct {
 	Now         func() time.Time
 	Version     string
 	Demo        string // status line of the demo; "": not a demo
+	DemoDSN     string // of the login of the demo's console, for the verbs in another shell
 	Mouse       bool
 	OwnLogin    bool // the worker host of this process has another login than the console
 	// AnswerActor receives the name that the operator types if Actor is a

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
 )
 
 // Several rows of the Overview can lead to the same row of a pane: two transactions that hold the
@@ -53,4 +54,33 @@ func TestTheCursorOfTheOverviewReachesEveryRow(t *testing.T) {
 		m.settle()
 		require.Equal(t, len(rows)-1, l.place, "a refresh")
 	}
+}
+
+// Until the cursor was moved, the first row takes the place of one that is gone. After that, the cursor
+// acts on nothing until it is moved again, and is drawn so.
+func TestTheOverviewLosesTheRowOfItsCursor(t *testing.T) {
+	t.Parallel()
+	s := newStore()
+	m := newStill(s, nil, Options{Actor: "anna"})
+	m.send(tea.WindowSizeMsg{Width: 120, Height: 60})
+	l := m.pane().top()
+	lose := func() {
+		l.target = views.Target{Pane: l.target.Pane, ID: "lost"}
+		m.settle()
+	}
+	dim := func() bool {
+		return strings.Contains(strings.Join(l.board(m.scene(), m.body(), l.cursor).Lines, "\n"), m.display.theme.Dim.Paint(m.display.theme.G.Cursor))
+	}
+	lose()
+	require.Equal(t, m.rowsOfBoard(l)[0], l.target)
+	require.True(t, l.armed)
+	require.False(t, dim())
+	m.keys("j")
+	lose()
+	require.False(t, l.armed)
+	require.True(t, dim())
+	require.Equal(t, moveFirst, m.scene().noRow(""))
+	m.keys("k")
+	require.True(t, l.armed)
+	require.False(t, dim())
 }

@@ -15,7 +15,7 @@ func overviewPane() pane {
 			Help: "flags that are off, held cursors, silent executors, longest waits, dead letters, flow and actions of the last hour",
 		},
 		board: func(at scene, s views.Size, cursor views.Target) views.OverviewView {
-			return views.Overview(views.OverviewState{Snapshot: at.snap, Cursor: cursor, Expanded: at.base().expanded}, at.env, s)
+			return views.Overview(views.OverviewState{Snapshot: at.snap, Cursor: cursor, Gone: at.level.vanished(), Expanded: at.base().expanded}, at.env, s)
 		},
 		copyText:     func(at scene) string { return at.overviewID("") },
 		rowBehindWhy: true,

@@ -196,6 +196,9 @@ func (m *root) help() overlay {
 		for i, r := range s.Roles {
 			p.all = append(p.all, views.Entry{Key: queue.Choose(i == 0, "roles", ""), Text: r})
 		}
+		if m.o.DemoDSN != "" {
+			p.all = append(p.all, views.Entry{Key: "other shells", Text: "export QTOP_DSN='" + m.o.DemoDSN + "'"})
+		}
 	}
 	group := ""
 	for _, k := range Keys() {

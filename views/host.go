@@ -64,7 +64,7 @@ func LoopPage(l queue.LoopStatus, e Env, w int) Page {
 	p.pair("last tick", e.here().since(&l.LastTick))
 	p.pair("in flight", Count(int64(l.InFlight)))
 	p.pair("done", Count(l.Done))
-	p.pair("rate", Rate(l.PerSec)+" per second, mean of the last minute")
+	p.pair("rate", Rate(l.PerSec)+" per second, mean of the last minute, or since its start")
 	p.pair("errors", Count(l.Errors))
 	p.paint("last error", l.LastErr.String(), e.Theme.Warning)
 	return p.done("loop " + l.Name)
@@ -125,7 +125,7 @@ func hostSections(s *queue.Snapshot, h *queue.HostStatus, e Env, size Size) []st
 	}
 	lead := min(1, max(size.H-2*len(sections), 0))
 	out := make([]string, lead, max(size.H, 1))
-	return append(out, stack(sections, Target{}, e, Size{size.W, size.H - lead}).lines...)
+	return append(out, stack(sections, mark{}, e, Size{size.W, size.H - lead}).lines...)
 }
 
 // wakeSection shows the listener and its last wake signals, newest first.

@@ -14,6 +14,7 @@ import (
 type OverviewState struct {
 	Snapshot *queue.Snapshot
 	Cursor   Target
+	Gone     bool            // the row of the cursor no longer exists: the cursor only marks its place
 	Expanded map[string]bool // the kinds of trouble whose rows the operator expanded; key: the id of the target of their shared row
 }
 
@@ -24,6 +25,14 @@ type OverviewView struct {
 	Targets []Target
 	Cures   []string
 }
+
+// mark is where the cursor is drawn.
+type mark struct {
+	at   Target
+	gone bool
+}
+
+func (st OverviewState) mark() mark { return mark{st.Cursor, st.Gone} }
 
 // twoColumns is the width from which on the Overview has two columns, in cells.
 const twoColumns = 160
@@ -56,13 +65,13 @@ func Overview(st OverviewState, e Env, size Size) OverviewView {
 				left[at] = flow(s, e, size.W, min(1+(spare-curves+1)/curves, 5), jobs)
 			}
 		}
-		return view(stack(left, st.Cursor, e, size))
+		return view(stack(left, st.mark(), e, size))
 	}
 	lw := size.W * 58 / 100
 	rw := size.W - lw - 1
-	a := stack(append(urgentSections(s, e, lw, st.Expanded), healthSection(s, e, lw)), st.Cursor, e, Size{lw, size.H})
+	a := stack(append(urgentSections(s, e, lw, st.Expanded), healthSection(s, e, lw)), st.mark(), e, Size{lw, size.H})
 	high := min(max(size.H/7, 3), 9)
-	b := stack(context(s, e, rw, high), st.Cursor, e, Size{rw, size.H})
+	b := stack(context(s, e, rw, high), st.mark(), e, Size{rw, size.H})
 	return sideBySide(a, b, e, lw, rw, size.H)
 }
 

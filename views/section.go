@@ -163,7 +163,7 @@ type placed struct {
 }
 
 // stack draws sections one below the other.
-func stack(sections []section, cursor Target, e Env, size Size) drawn {
+func stack(sections []section, cursor mark, e Env, size Size) drawn {
 	var d drawn
 	lines, gaps := divideLines(sections, size.H)
 	for i, s := range sections {
@@ -178,7 +178,7 @@ func stack(sections []section, cursor Target, e Env, size Size) drawn {
 	return d
 }
 
-func (s section) draw(d *drawn, n int, cursor Target, e Env, w int) {
+func (s section) draw(d *drawn, n int, cursor mark, e Env, w int) {
 	th := e.Theme
 	shown, budget := 0, n-s.head()
 	for i := 0; i < len(s.items) && budget > 0; i++ {
@@ -218,8 +218,8 @@ func (s section) draw(d *drawn, n int, cursor Target, e Env, w int) {
 			Columns: s.rowColumns(w), N: 1, Headless: true, Cursor: -1, Stale: e.Stale, Sorted: -1,
 			Row: func(int) table.Row { return it.row },
 		}
-		if to == cursor && cursor != (Target{}) {
-			one.Cursor = 0
+		if to == cursor.at && to != (Target{}) {
+			one.Cursor, one.Gone = 0, cursor.gone
 		}
 		line := one.Lines(th, w, 1)[0]
 		if s.columns == nil && i == shown-1 && len(s.items) > shown {

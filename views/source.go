@@ -71,7 +71,8 @@ type Sort struct {
 type Grid struct {
 	Source   Source
 	Order    []int
-	Cursor   int // index into Order; -1 = no cursor
+	Cursor   int  // index into Order; -1 = no cursor
+	Gone     bool // the row of the cursor no longer exists
 	Offset   int
 	Low      int             // the scroll offset of the second table
 	Selected map[string]bool // ids of the selected rows; nil: rows of this pane cannot be selected
@@ -113,7 +114,7 @@ func (g Grid) Lines(e Env, s Size) []string {
 // table returns the table with the rows Order[from:to].
 func (g Grid) table(e Env, columns []table.Column, from, to, offset int) table.Table {
 	return table.Table{
-		Columns: columns, N: to - from, Cursor: g.Cursor - from, Offset: offset,
+		Columns: columns, N: to - from, Cursor: g.Cursor - from, Gone: g.Gone, Offset: offset,
 		Row:    func(i int) table.Row { return g.Source.Row(g.Order[from+i], e) },
 		Sorted: -1, Stale: e.Stale, Fit: true,
 		Marked: func(i int) bool { return g.Selected[g.Source.ID(g.Order[from+i])] },

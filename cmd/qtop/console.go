@@ -43,7 +43,7 @@ func (a *app) console(ctx context.Context) error {
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		host = noHost(queue.Clean(first).String())
 	}
-	return a.show(ctx, client, host, log, "")
+	return a.show(ctx, client, host, log, demoConsole{})
 }
 
 // localHost is the worker host of this process.
@@ -79,11 +79,14 @@ type store struct {
 // console either, that is the better message.
 const soon = 2 * time.Second
 
+// demoConsole is what the console of the demo shows besides: a status line, and the DSN of its login.
+type demoConsole struct{ line, dsn string }
+
 // show runs the console over a client and, beside it, a host (nil: no host).
 // Both have separate contexts and connections, so that neither can stop the
 // other. The first frame does not wait for the database. If the database can
 // never serve a console, the screen ends when that is known.
-func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost, log *slog.Logger, demo string) error {
+func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost, log *slog.Logger, demo demoConsole) error {
 	if err := a.canShow(); err != nil {
 		ctx, cancel := context.WithTimeout(ctx, soon)
 		defer cancel()
@@ -99,7 +102,7 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	o := tui.Options{
 		Profile: s.Profile, ReadOnly: s.ReadOnly, Actor: s.Actor, ASCII: s.ASCII, Theme: s.Theme, Refresh: s.Refresh,
 		NoColor: os.Getenv("NO_COLOR") != "", Accessible: a.access, StartPane: pane, StartFilter: a.filter,
-		Version: version(), Demo: demo, Mouse: s.Mouse, OwnLogin: demo != "", AnswerActor: client.WithActor,
+		Version: version(), Demo: demo.line, DemoDSN: demo.dsn, Mouse: s.Mouse, OwnLogin: demo != demoConsole{}, AnswerActor: client.WithActor,
 		Save: func(name string, write func(io.Writer) error) (string, error) {
 			return a.newFile(fromHome(name), false, write)
 		},

@@ -42,7 +42,8 @@ func demoCmd(a *app) *cobra.Command {
 		Use: "demo", Example: "qtop demo --as viewer", Annotations: map[string]string{settingsKey: "caller watch screen"}, Short: "Try qtop: a private PostgreSQL with live traffic and an incident", Args: cobra.NoArgs,
 		Long: "Starts a private PostgreSQL on its own socket, installs the schema, sends real webhooks to receivers on\n" +
 			"loopback, and opens the console. Executor iu_outbound_default has been silent for 95 hours: find it, and start\n" +
-			"its loop in the worker host (gw). Everything is wiped at the next start unless --keep.",
+			"its loop in the worker host (gw). For the verbs in a second shell, key ? shows the QTOP_DSN of the console.\n" +
+			"Everything is wiped at the next start unless --keep.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), o) },
 	}
 	cmd.Flags().BoolVar(&o.headless, "headless", false, "no console: print the DSN once traffic flows, stay until a signal")
@@ -100,7 +101,7 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 		return err
 	}
 	defer client.Close()
-	return a.show(ctx, client, host, log, "demo as "+user)
+	return a.show(ctx, client, host, log, demoConsole{"demo as " + user, dsn(user)})
 }
 
 // libpqVariable matches a variable that libpq reads, and pgx too.
@@ -208,7 +209,7 @@ func (a *app) demoJoined(ctx context.Context, o demoOptions, dsn, viewer string,
 	defer client.Close()
 	log, closeLog := a.logFile()
 	defer closeLog()
-	return a.show(ctx, client, nil, log, "demo, joined")
+	return a.show(ctx, client, nil, log, demoConsole{"demo, joined", dsn})
 }
 
 // demoServer is the PostgreSQL of the demo.

@@ -29,7 +29,8 @@ type Table struct {
 	Columns  []Column
 	N        int
 	Row      func(i int) Row
-	Cursor   int // -1 = no cursor
+	Cursor   int  // -1 = no cursor
+	Gone     bool // the row of the cursor no longer exists: its place is marked, and no row is the one that keys act on
 	Offset   int
 	Marks    bool // a column shows which rows are selected
 	Marked   func(i int) bool
@@ -128,7 +129,7 @@ func (t Table) sorted(th theme.Theme, title string, w int) string {
 
 func (t Table) line(th theme.Theme, ws []int, width, i int) string {
 	row := t.Row(i)
-	on := i == t.Cursor
+	on := i == t.Cursor && !t.Gone
 	paint := theme.Style.Paint
 	if on {
 		paint = theme.Style.PaintOn
@@ -142,6 +143,8 @@ func (t Table) line(th theme.Theme, ws []int, width, i int) string {
 	switch {
 	case on:
 		put(th.G.Cursor, th.Accent, 1)
+	case i == t.Cursor:
+		put(th.G.Cursor, th.Dim, 1)
 	case t.Stale:
 		put(th.G.Stale, th.Dim, 1)
 	default:

@@ -57,7 +57,11 @@ func (r *receiver) close() {
 	}
 }
 
-// openReceivers starts the receivers. Two of them work. Of the others, one returns 503, one
+// backAfter is how long the receiver that returns 503 does so: then a requeue of its dead letters
+// succeeds.
+const backAfter = 10 * time.Minute
+
+// openReceivers starts the receivers. Two of them work. Of the others, one returns 503 at first, one
 // hangs, one refuses connections, one has an untrusted certificate, and one throttles.
 func openReceivers(ctx context.Context) (all []*receiver, err error) {
 	ref := SecretRef
@@ -80,7 +84,12 @@ func openReceivers(ctx context.Context) (all []*receiver, err error) {
 	}
 	serve("order.created", "hooks.acme.example", false, ok)
 	serve("invoice.paid", "billing.example", false, ok)
+	began := time.Now()
 	serve("shipment.sent", "ship.example", false, func(w http.ResponseWriter, r *http.Request) {
+		if time.Since(began) > backAfter {
+			ok(w, r)
+			return
+		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = io.WriteString(w, "upstream is down\n")
 	})
