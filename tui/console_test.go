@@ -362,6 +362,15 @@ func TestRights(t *testing.T) {
 	})
 }
 
+// The demo's help shows how the verbs reach its database from another shell.
+func TestHelpHasTheDSNOfTheDemo(t *testing.T) {
+	run(t, setup{w: 160, h: 40, o: Options{Demo: "demo as demo_operator", DemoDSN: "postgres://demo_operator@/qtop?host=/run/demo"}}, func(c *console) {
+		c.press("?", "/")
+		c.typing("qtop_dsn")
+		c.sees("export QTOP_DSN='postgres://demo_operator@/qtop?host=/run/demo'")
+	})
+}
+
 // When a standby becomes the primary, a console that is connected to it shows
 // that within 10 s.
 func TestPromotionIsSeen(t *testing.T) {
