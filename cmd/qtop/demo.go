@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/qtop/qtop/config"
@@ -101,7 +102,7 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 		return err
 	}
 	defer client.Close()
-	return a.show(ctx, client, host, log, demoConsole{"demo as " + user, dsn(user)})
+	return a.show(ctx, client, host, log, demoConsole{"demo as " + user, shortDSN(dsn(user))})
 }
 
 // libpqVariable matches a variable that libpq reads, and pgx too.
@@ -209,7 +210,17 @@ func (a *app) demoJoined(ctx context.Context, o demoOptions, dsn, viewer string,
 	defer client.Close()
 	log, closeLog := a.logFile()
 	defer closeLog()
-	return a.show(ctx, client, nil, log, demoConsole{"demo, joined", dsn})
+	return a.show(ctx, client, nil, log, demoConsole{"demo, joined", shortDSN(dsn)})
+}
+
+// shortDSN returns the connection string of the demo as key=value pairs, which are easier to copy from a
+// screen; the string itself if it would need quotes.
+func shortDSN(dsn string) string {
+	c, err := pgconn.ParseConfig(dsn)
+	if err != nil || strings.ContainsAny(c.Host, ` '\\`) {
+		return dsn
+	}
+	return fmt.Sprintf("host=%s port=%d user=%s dbname=%s", c.Host, c.Port, c.User, c.Database)
 }
 
 // demoServer is the PostgreSQL of the demo.

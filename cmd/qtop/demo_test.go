@@ -210,3 +210,11 @@ func TestHeadlessDemoEndsAfterItsAnnouncement(t *testing.T) {
 		require.True(t, announced)
 	})
 }
+
+func TestShortDSN(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "host=/var/lib/qtop/demo/run port=5432 user=demo_operator dbname=qtop",
+		shortDSN("postgres://demo_operator@/qtop?host=%2Fvar%2Flib%2Fqtop%2Fdemo%2Frun&port=5432&sslmode=disable"))
+	spaced := "postgres://demo_operator@/qtop?host=%2Ftmp%2Fa%20b&port=5432&sslmode=disable"
+	require.Equal(t, spaced, shortDSN(spaced))
+}
