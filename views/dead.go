@@ -77,13 +77,26 @@ func DeadGroups(s *queue.Snapshot) Source {
 			{Name: "open", Width: 7, Max: 9, Right: true, Look: ofRow},
 			{Name: "first_at", Title: "first", Width: 8, Right: true, Drop: 2, Look: dim, Say: ago},
 			{Name: "last_at", Title: "last", Width: 8, Right: true, Drop: 1, Say: ago},
+			{Name: "new_1h", Title: "new 1h", Width: 6, Max: 8, Right: true, Drop: 4, Look: ofRow, Text: newInHour},
 			{Name: "last_hour", Width: 12, Drop: 3, Look: ofRow, Text: func(g queue.DeadGroup, e Env) string { return Spark(e.Theme, g.Trend, 12) }},
-			{Name: "domain", Width: 10, Max: 20, Drop: 4, Look: dim},
-			{Name: "source", Width: 8, Drop: 5, Look: dim},
-			{Name: "subscription_id", Title: "sub", Head: "SUBSCRIPTION", Width: 5, Max: 7, Right: true, Drop: 6, Look: dim, Say: orDashed,
+			{Name: "domain", Width: 10, Max: 20, Drop: 5, Look: dim},
+			{Name: "source", Width: 8, Drop: 6, Look: dim},
+			{Name: "subscription_id", Title: "sub", Head: "SUBSCRIPTION", Width: 5, Max: 7, Right: true, Drop: 7, Look: dim, Say: orDashed,
 				Plain: func(g queue.DeadGroup) string { return plainID(g.SubscriptionID) }},
 		},
 	}.lines())
+}
+
+// newInHour is how many dead letters of the group arose in the last hour, those that are no longer open included.
+func newInHour(g queue.DeadGroup, e Env) string {
+	if len(g.Trend) == 0 {
+		return e.Theme.G.Dash
+	}
+	n := int64(0)
+	for _, x := range g.Trend {
+		n += x
+	}
+	return Count(n)
 }
 
 // MoreGroups says how many groups of dead letters a snapshot leaves out; "" = no groups are left
