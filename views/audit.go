@@ -26,14 +26,13 @@ func Audit(rows []queue.AuditEntry) Source {
 			{Name: "action", Width: 19, Max: 28, Look: strong, Say: func(_ Env, v any) string { return queue.AuditWords(fmt.Sprint(v)) }},
 			{Name: "target", Width: 18, Want: 28, Max: 44, Text: func(a queue.AuditEntry, e Env) string {
 				target := cmp.Or(queue.AuditTarget(a.Target.String()), a.Filter.String()) + change(a)
-				if n := orZero(a.FrozenCount); n > 1 {
-					target = Count(n) + " " + e.Theme.G.Times + " " + target
-				}
 				if a.Folded() {
 					target += " in " + Plural(*a.Batches, "batch", "batches")
 				}
 				return target
 			}},
+			{Name: "frozen_count", Title: "selected", Width: 8, Max: 10, Right: true, Drop: 3},
+			{Name: "changed", Width: 7, Max: 10, Right: true, Drop: 2},
 			{Name: "outcome", Width: 8, Max: 12, Drop: 3, Look: ofRow},
 			{Name: "reason", Width: 8, Want: 28, Max: 60, Drop: 1},
 			{Name: "db_role", Title: "role", Width: 12, Max: 20, Drop: 4, Look: dim},
@@ -41,7 +40,6 @@ func Audit(rows []queue.AuditEntry) Source {
 			{Name: "before"},
 			{Name: "after"},
 			{Name: "filter"},
-			{Name: "frozen_count", Head: "ROWS"},
 			{Name: "operation_id"},
 			{Name: "batches"},
 			{Name: "last_at"},
@@ -81,13 +79,15 @@ func AuditPage(a queue.AuditEntry, e Env, w int) Page {
 	p.pair("when", e.Stamp(a.At))
 	p.pair("who", a.Actor.String()+" as "+a.DBRole.String()+from(a.ClientAddr.String()))
 	p.pair("target", queue.AuditTarget(a.Target.String()))
+	if a.ByRunner() {
+		p.pair("done by", "a worker host, with login "+a.DBRole.String()+", for the operation that "+a.Actor.String()+" started")
+	}
 	if a.OperationID != nil {
 		p.pair("operation", strconv.FormatInt(*a.OperationID, 10))
 	}
 	p.pair("filter", a.Filter.String())
-	if a.FrozenCount != nil {
-		p.pair("rows", Count(*a.FrozenCount))
-	}
+	p.pair("selected", e.rows(a.FrozenCount))
+	p.pair("changed", e.rows(a.Changed))
 	p.pair("reason", a.Reason.String())
 	p.paint("outcome", a.Outcome.String(), e.tone(outcomeRank(a.Outcome.String())))
 	p.head("Before")
@@ -99,6 +99,14 @@ func AuditPage(a queue.AuditEntry, e Env, w int) Page {
 		p.rawJSON(a.Claimed)
 	}
 	return p.done("#" + strconv.FormatInt(a.ID, 10))
+}
+
+// rows returns a number of rows; a dash if it is not known.
+func (e Env) rows(n *int64) string {
+	if n == nil {
+		return e.Theme.G.Dash
+	}
+	return Plural(*n, "row", "rows")
 }
 
 func from(addr string) string {

@@ -118,6 +118,7 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		out["page-job-leased"] = page(func(e views.Env, n int) views.Page { return views.JobPage(w.Jobs[0], nil, e, n) })
 		out["page-lane"] = page(func(e views.Env, n int) views.Page { return views.LanePage(s.Queues[0], &s, e, n) })
 		out["page-lease"] = page(func(e views.Env, n int) views.Page { return views.LeasePage(s.JobLeases[0], e, n) })
+		out["page-audit-batch"] = page(func(e views.Env, n int) views.Page { return views.AuditPage(viewstest.AuditBatch(), e, n) })
 		out["page-audit"] = page(func(e views.Env, n int) views.Page { return views.AuditPage(w.Audit[0], e, n) })
 		out["page-session"] = page(func(e views.Env, n int) views.Page { return views.ActivityPage(w.Sessions[1], w.Sessions, e, n) })
 		out["page-slot"] = page(func(e views.Env, n int) views.Page { return views.ActivityPage(w.Sessions[3], w.Sessions, e, n) })

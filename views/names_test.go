@@ -84,5 +84,6 @@ func TestNoInternalNames(t *testing.T) {
 		}
 	}
 	require.Equal(t, "flag set", queue.AuditWords("flag_set"))
+	require.Equal(t, "job dead letter requeue", queue.AuditWords("job_dead_letter_replay"), "as of webhooks")
 	require.Equal(t, "webhook dead letters", views.HealthSource(viewstest.Rich().Health[3].Source.String()))
 }

@@ -73,6 +73,14 @@ func code(t queue.Text) string {
 	return q + pad + b.String() + pad + q
 }
 
+// number returns a number that may be unknown.
+func number(n *int64) string {
+	if n == nil {
+		return dash
+	}
+	return strconv.FormatInt(*n, 10)
+}
+
 func at(t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return dash
@@ -283,9 +291,9 @@ func (m *markdown) actions(r queue.Report) {
 			target += " " + code(e.Filter)
 		}
 		if e.Folded() {
-			target += fmt.Sprintf(" (%s in %s)", queue.Plural(*e.FrozenCount, "item", "items"), queue.Plural(*e.Batches, "batch", "batches"))
+			target += " (" + queue.Plural(*e.Batches, "batch", "batches") + ")"
 		}
-		rows = append(rows, []string{at(&e.At), code(e.Actor), code(e.DBRole), code(e.Action), target, code(e.Reason), code(e.Outcome)})
+		rows = append(rows, []string{at(&e.At), code(e.Actor), code(e.DBRole), code(e.Action), target, number(e.FrozenCount), number(e.Changed), code(e.Reason), code(e.Outcome)})
 	}
-	m.section("Operator actions", r.More["actions"], []string{"at", "actor", "role", "action", "target", "reason", "outcome"}, rows)
+	m.section("Operator actions", r.More["actions"], []string{"at", "actor", "role", "action", "target", "selected", "changed", "reason", "outcome"}, rows)
 }

@@ -228,7 +228,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	h.gone("bulk undo")
 	h.press(enter)
 	h.until("receiver is back since 02:50")
-	h.match(`rows +` + grouped(cause))
+	h.match(`selected +` + grouped(cause))
 	h.took()
 	h.press("q")
 	h.ends()

@@ -40,14 +40,14 @@ func TestExportSaysTheSameInEveryFormat(t *testing.T) {
 	n := int64(9007199254740993) // a float64 cannot hold this number
 	x := queue.Export{List: listNamed(t, "audit"), AsOf: at, Format: queue.ExportCSV, Rows: []any{
 		queue.AuditEntry{
-			ID: n, At: at, Actor: queue.Clean("anna, \"the\" one"), Reason: queue.Clean("line\nbreak"), FrozenCount: &n,
+			ID: n, At: at, Actor: queue.Clean("anna, \"the\" one"), Reason: queue.Clean("line\nbreak"), FrozenCount: &n, Changed: &n,
 			Before: json.RawMessage(`{"n":12345678901234567890.10,"s":"=1+1"}`), Outcome: queue.Clean("done"),
 			OperationID: &n, Batches: &n, LastAt: &at, // a row that represents all batches of an operation
 		},
 	}}
 	text, done := exported(t, x, nil)
-	require.Equal(t, "id,at,actor,db_role,client_addr,action,target,filter,frozen_count,reason,before,after,outcome,claimed,operation_id,batches,last_at\n"+
-		`9007199254740993,2026-11-22T03:15:00.123456Z,"anna, ""the"" one",,,,,,9007199254740993,line␊break,"{""n"":12345678901234567890.10,""s"":""=1+1""}",,done,,9007199254740993,9007199254740993,2026-11-22T03:15:00.123456Z`+"\n", text)
+	require.Equal(t, "id,at,actor,db_role,client_addr,action,target,filter,frozen_count,reason,before,after,outcome,claimed,operation_id,batches,last_at,changed\n"+
+		`9007199254740993,2026-11-22T03:15:00.123456Z,"anna, ""the"" one",,,,,,9007199254740993,line␊break,"{""n"":12345678901234567890.10,""s"":""=1+1""}",,done,,9007199254740993,9007199254740993,2026-11-22T03:15:00.123456Z,9007199254740993`+"\n", text)
 	require.Equal(t, "1 row as of 2026-11-22T03:15:00Z", done.String())
 	x.Format = queue.ExportLines
 	lines, _ := exported(t, x, nil)
@@ -58,7 +58,7 @@ func TestExportSaysTheSameInEveryFormat(t *testing.T) {
 	var back []map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal([]byte(array), &back))
 	require.Equal(t, `"line␊break"`, string(back[1]["reason"]))
-	for _, key := range []string{"id", "operation_id", "batches"} {
+	for _, key := range []string{"id", "operation_id", "batches", "changed"} {
 		require.Equal(t, "9007199254740993", string(back[0][key]), key)
 	}
 	require.Equal(t, string(back[0]["at"]), string(back[0]["last_at"]))

@@ -196,7 +196,7 @@ type AuditEntry struct {
 	Action      Text            `json:"action"`
 	Target      Text            `json:"target"`
 	Filter      Text            `json:"filter"`
-	FrozenCount *int64          `json:"frozen_count"` // number of rows that the action was about; null = not recorded
+	FrozenCount *int64          `json:"frozen_count"` // number of rows that were selected, that the action was about; null = not recorded. Changed has how many it changed
 	Reason      Text            `json:"reason"`
 	Before      json.RawMessage `json:"before"`
 	After       json.RawMessage `json:"after"`
@@ -206,6 +206,8 @@ type AuditEntry struct {
 	OperationID *int64     `json:"operation_id"` // the bulk operation that acted, or that the action was about
 	Batches     *int64     `json:"batches"`      // not nil: the row stands for all batches of an operation, this is their number, and FrozenCount the number of their items
 	LastAt      *time.Time `json:"last_at"`      // the time of the last batch; nil exactly if Batches is
+
+	Changed *int64 `json:"changed"` // number of rows that the action changed; of a row about an operation, what the operation had done until then; null = not known
 }
 
 // Folded reports whether the row represents all batches of an operation.
@@ -216,6 +218,13 @@ func (a AuditEntry) Folded() bool { return a.Batches != nil }
 func (a AuditEntry) ByMachine() bool {
 	action := a.Action.String()
 	return a.Folded() || action == "bulk_brake" || action == "flag_revert" || strings.HasSuffix(action, "_subscription_write")
+}
+
+// ByRunner reports whether the row is of a batch that the tick worker bulk_operation_runner carried out for
+// the operation of Actor; DBRole is then the login that ran the tick worker. A person undoes an operation with the own login.
+func (a AuditEntry) ByRunner() bool {
+	action := a.Action.String()
+	return a.OperationID != nil && !strings.HasPrefix(action, "bulk_") && !strings.HasSuffix(action, "_undo") && !strings.HasSuffix(action, "_reopen")
 }
 
 // AlertAck is a row of queue_alert_ack.

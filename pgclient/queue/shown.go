@@ -26,9 +26,10 @@ func Shown(words []Word, stored string) string {
 	return stored
 }
 
-// AuditWords returns the action of an audit row in words.
+// AuditWords returns the action of an audit row in words: a replay of jobs and events is a requeue on the
+// screens.
 func AuditWords(action string) string {
-	return strings.ReplaceAll(strings.TrimPrefix(action, "iu_route_"), "_", " ")
+	return strings.ReplaceAll(strings.ReplaceAll(strings.TrimPrefix(action, "iu_route_"), "_replay", "_requeue"), "_", " ")
 }
 
 // AuditTarget returns the target of an audit row in words: the kind of the row that was changed,

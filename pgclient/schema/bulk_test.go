@@ -187,6 +187,7 @@ func TestBulkBrake(t *testing.T) {
 	require.Equal(t, "paused the brake: 3 of the last 10 first attempts failed (mostly HTTP_503)", b.state())
 	require.Equal(t, "bulk_operation_runner", one[string](h, "SELECT actor FROM public.queue_operator_action WHERE action = 'bulk_brake'"))
 	require.Equal(t, "true", one[string](h, "SELECT (reason = after ->> 'why' AND reason <> '')::text FROM public.queue_operator_action WHERE action = 'bulk_brake'"), "the cause, not the reason of the person who planned it")
+	require.Equal(t, "20 10", one[string](h, "SELECT concat_ws(' ', after ->> 'requeued', after ->> 'done') FROM public.queue_operator_action WHERE action = 'bulk_brake'"), "what was done until then")
 	h.call("public.fn_queue_bulk_resume($1::bigint, 'ann')", b.id)
 	require.Equal(t, "10 0 0", b.tick(away), "it judges anew from where it was started")
 	b.counted()

@@ -208,11 +208,16 @@ func health() []queue.HealthRow {
 // Audit returns the newest rows of the audit.
 func Audit() []queue.AuditEntry {
 	return []queue.AuditEntry{
-		{ID: 981, At: ago(9 * time.Minute), Actor: t("ben"), DBRole: t("demo_operator"), ClientAddr: t("10.0.0.4"), Action: t("flag_set"), Target: t("webhook.worker.enabled"), Reason: t("receiver down"), Claimed: json.RawMessage(`{"loginuid":"1001","sudo_user":"ben","ssh_connection":"10.0.0.7 50122 10.0.0.4 22"}`), Before: json.RawMessage(`{"value":"true","reverts_at":null}`), After: json.RawMessage(`{"value":"false","reverts_at":"2026-11-21T00:35:00Z"}`), Outcome: t("done")},
-		{ID: 980, At: ago(21 * time.Minute), Actor: t("ben"), DBRole: t("demo_operator"), Action: t("ack"), Target: t("silence:hermes_batch_1"), Reason: t("import runs until half past, then it is restarted"), After: json.RawMessage(`{"expires_at":"2026-11-21T00:23:07Z"}`), Outcome: t("done")},
-		{ID: 977, At: ago(40 * time.Minute), Actor: t("anna"), DBRole: t("demo_operator"), Action: t("requeue"), Filter: t("code=TIMEOUT subscription=9"), FrozenCount: ptr(int64(120)), Reason: t("receiver says it is back"), Outcome: t("partial"), After: json.RawMessage(`{"requeued":118,"skipped":2}`)},
-		{ID: 976, At: ago(26 * time.Hour), Actor: t("carl"), DBRole: t("demo_viewer"), Action: t("requeue"), Target: t("5120"), Reason: t("try"), Outcome: t("refused"), After: json.RawMessage(`{"why":"demo_viewer lacks dead_letter_operator"}`)},
+		{ID: 981, At: ago(9 * time.Minute), Actor: t("ben"), DBRole: t("demo_operator"), ClientAddr: t("10.0.0.4"), Action: t("flag_set"), Target: t("webhook.worker.enabled"), Reason: t("receiver down"), Claimed: json.RawMessage(`{"loginuid":"1001","sudo_user":"ben","ssh_connection":"10.0.0.7 50122 10.0.0.4 22"}`), Before: json.RawMessage(`{"value":"true","reverts_at":null}`), After: json.RawMessage(`{"value":"false","reverts_at":"2026-11-21T00:35:00Z"}`), Outcome: t("done"), Changed: ptr(int64(1))},
+		{ID: 980, At: ago(21 * time.Minute), Actor: t("ben"), DBRole: t("demo_operator"), Action: t("ack"), Target: t("silence:hermes_batch_1"), Reason: t("import runs until half past, then it is restarted"), After: json.RawMessage(`{"expires_at":"2026-11-21T00:23:07Z"}`), Outcome: t("done"), Changed: ptr(int64(1))},
+		{ID: 977, At: ago(40 * time.Minute), Actor: t("anna"), DBRole: t("demo_operator"), Action: t("requeue"), Filter: t("code=TIMEOUT subscription=9"), FrozenCount: ptr(int64(120)), Reason: t("receiver says it is back"), Outcome: t("partial"), After: json.RawMessage(`{"requeued":118,"skipped":2}`), Changed: ptr(int64(118))},
+		{ID: 976, At: ago(26 * time.Hour), Actor: t("carl"), DBRole: t("demo_viewer"), Action: t("requeue"), Target: t("5120"), Reason: t("try"), Outcome: t("refused"), After: json.RawMessage(`{"why":"demo_viewer lacks dead_letter_operator"}`), Changed: ptr(int64(0))},
 	}
+}
+
+// AuditBatch returns the audit row of a batch that a host carried out for an operation.
+func AuditBatch() queue.AuditEntry {
+	return queue.AuditEntry{ID: 979, At: ago(31 * time.Minute), Actor: t("anna"), DBRole: t("demo_host"), Action: t("job_dead_letter_replay"), Target: t("job_dead_letter 0190a1b2-0000-7000-8000-000000000001"), FrozenCount: ptr(int64(413)), Changed: ptr(int64(10)), Reason: t("the handler is repaired"), Outcome: t("done"), OperationID: ptr(int64(12)), After: json.RawMessage(`{"replayed":10,"skipped":403}`)}
 }
 
 // DeadLetters returns one page of dead letters of the first group.

@@ -12,7 +12,8 @@ COMMENT ON COLUMN public.queue_operator_action.filter IS
   'the filter that the caller says the rows were selected with: not verified, the database receives only ids';
 COMMENT ON COLUMN public.queue_operator_action.claimed IS
   'what the caller''s program says about who runs it: loginuid, os_user, sudo_user, ssh_connection; not verified';
-COMMENT ON COLUMN public.queue_operator_action.frozen_count IS 'number of rows that the action was about';
+COMMENT ON COLUMN public.queue_operator_action.frozen_count IS
+  'number of rows that were selected, that the action was about; after and outcome say how many were changed';
 COMMENT ON COLUMN public.queue_operator_action.before IS 'the values before the action';
 COMMENT ON COLUMN public.queue_operator_action.after IS 'the values after the action';
 COMMENT ON COLUMN public.queue_operator_action.operation_id IS

@@ -668,8 +668,9 @@ BEGIN
     p_action => 'bulk_brake', p_target => 'operation ' || p_operation.operation_id,
     p_actor => 'bulk_operation_runner', p_reason => left(p_operation.state_why, 200), p_filter => p_operation.filter,
     p_frozen_count => p_operation.frozen_count, p_before => jsonb_build_object('state', 'running'),
-    p_after => jsonb_build_object('state', 'paused', 'why', p_operation.state_why), p_outcome => 'done'::text,
-    p_operation_id => p_operation.operation_id);
+    p_after => jsonb_build_object('state', 'paused', 'why', p_operation.state_why, 'requeued', p_operation.requeued,
+      'done', p_operation.done, 'skipped', p_operation.skipped, 'failed', p_operation.failed),
+    p_outcome => 'done'::text, p_operation_id => p_operation.operation_id);
 END $$;
 COMMENT ON FUNCTION public.fn_queue_bulk_braked IS
   'Audits that a bulk operation was paused by its runner. Internal.';
