@@ -5,6 +5,7 @@ package tui
 
 import (
 	"context"
+	"strconv"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -52,7 +53,10 @@ func (m *shell) planHere(r queue.Request) queue.Plan {
 		{Label: "loop", Value: queue.Clean(l.Name + ": " + l.What)},
 		{Label: "now", Value: queue.Clean(l.State + ", " + views.Count(int64(l.InFlight)) + " in flight")},
 		{Label: "in a worker", Value: queue.Clean(twin)},
-		{Label: "audit", Value: queue.Clean("not recorded: the audit has changes of the database only, not of the loops of this process")},
+		{Label: "audit", Value: queue.Clean("a mark: " + strconv.Quote(m.markLabel(a, r)))},
+	}
+	if off := m.unmarked(); off != "" {
+		p.Lines[len(p.Lines)-1].Value = queue.Clean(notRecorded + off)
 	}
 	return p
 }
@@ -72,7 +76,11 @@ func (m *root) startApply(d *dialog) tea.Cmd {
 		m.me.unlocked, m.me.place = m.o.Now().Add(unlockedFor), d.place
 	}
 	if d.action.Danger == queue.DangerLocal {
-		return m.applyHere(d.serial, d.plan)
+		label := ""
+		if d.mark = notRecorded + m.unmarked(); d.mark == notRecorded {
+			d.mark, label = "a mark is being set", m.markLabel(d.action, d.plan.Request)
+		}
+		return m.applyHere(d.serial, d.plan, label)
 	}
 	return m.apply(d.serial, d.plan)
 }
@@ -111,6 +119,9 @@ func (m *root) applied(msg appliedMsg) tea.Cmd {
 	cmds := []tea.Cmd{later(quietFor, armMsg{}), m.refresh(fresh), m.poll()}
 	cmds = append(cmds, m.readActed()...)
 	m.line.list.acted = true
+	if msg.mark != "" {
+		cmds = append(cmds, m.mark(msg.dialog, msg.mark, msg.actor))
+	}
 	d := m.dialog(msg.dialog)
 	if d == nil {
 		return tea.Batch(cmds...)

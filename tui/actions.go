@@ -82,7 +82,7 @@ type asked struct {
 }
 
 // ask opens the dialog of an action. If the actor is a shared account, the first action
-// asks for the operator's name before that.
+// asks for the operator's name before that, unless nothing records it.
 func (m *root) ask(x asked) tea.Cmd {
 	a := x.action
 	x.req.Action, x.req.Actor = a.ID, m.me.actor
@@ -94,7 +94,7 @@ func (m *root) ask(x asked) tea.Cmd {
 		m.warn(":" + a.Words + ": " + problem)
 		return nil
 	}
-	if m.me.askName && a.Danger != queue.DangerLocal {
+	if m.me.askName && (a.Past == "" || m.unmarked() == "") {
 		m.raise(newNameDialog(x, m.me.actor))
 		return nil
 	}

@@ -118,7 +118,7 @@ func (m *calls) lookUp(dialog int, r queue.Request) tea.Cmd {
 func (m *calls) apply(dialog int, p queue.Plan) tea.Cmd {
 	return m.forAction(m.ctx, p.Request.Action, func(ctx context.Context, s Store) tea.Msg {
 		r, err := s.Apply(ctx, p)
-		return appliedMsg{dialog, r, err}
+		return appliedMsg{dialog: dialog, result: r, err: err}
 	})
 }
 
@@ -128,19 +128,20 @@ var hosted = map[queue.ActionID]func(Host, string) error{
 	queue.ActHostStart: Host.Start, queue.ActHostDrain: Host.Drain, queue.ActHostStop: Host.Stop,
 }
 
-// applyHere carries out an action on the loops of this process.
-func (m *calls) applyHere(dialog int, p queue.Plan) tea.Cmd {
+// applyHere carries out an action on the loops of this process; its answer asks for a mark with this label
+// if it was done.
+func (m *calls) applyHere(dialog int, p queue.Plan, label string) tea.Cmd {
 	h := m.host
 	return func() tea.Msg {
 		r := queue.Result{Action: p.Request.Action, Plan: p.Lines}
 		for _, loop := range p.Request.Targets {
 			if err := hosted[p.Request.Action](h, loop); err != nil {
-				return appliedMsg{dialog, r, err}
+				return appliedMsg{dialog: dialog, result: r, err: err}
 			}
 			r.Done++
 			r.Results = append(r.Results, queue.Outcome{ID: loop, Outcome: "done"})
 		}
-		return appliedMsg{dialog, r, nil}
+		return appliedMsg{dialog: dialog, result: r, mark: label, actor: p.Request.Actor}
 	}
 }
 

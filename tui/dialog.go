@@ -41,6 +41,7 @@ type dialog struct {
 	result queue.Result
 	err    error
 	stop   context.CancelFunc // ends the call that reads the plan; nil: there is none
+	mark   string             // whether the mark of an action on loops of this process was set
 	before []string           // what earlier attempts of this dialog changed, if that is unknown
 	offset int
 

@@ -112,9 +112,11 @@ func (d *dialog) viewDone(v *views.Dialog) {
 	if r.AuditID != 0 {
 		v.Facts = append(v.Facts, queue.PlanLine{Label: "audit", Value: queue.Clean(fmt.Sprintf("#%d, in Audit (ga)", r.AuditID))})
 	}
-	if d.action.Danger != queue.DangerLocal {
-		d.viewResults(v)
+	if d.action.Danger == queue.DangerLocal {
+		v.Facts = append(v.Facts, queue.PlanLine{Label: "audit", Value: queue.Clean(d.mark)})
+		return
 	}
+	d.viewResults(v)
 }
 
 // outcome says what the last attempt changed.

@@ -9,8 +9,10 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views/viewstest"
 )
 
 // everyKey returns the keys that the help lists, and the keys of all actions.
@@ -123,13 +125,75 @@ func TestWhyOfAnUnknownName(t *testing.T) {
 	})
 }
 
-// Actions on the loops of this process are not audited, and the dialog shows
-// that.
-func TestLoopsOfThisProcessAreNotAudited(t *testing.T) {
-	run(t, setup{w: 120, h: 40, host: newHost()}, func(c *console) {
-		c.press("g", "w", "P")
+// What a person does with the loops of this process changes no row: the console sets a mark of it, once it is
+// done, and says what became of the mark.
+func TestLoopsOfThisProcessAreMarked(t *testing.T) {
+	mark := func(s *fakeStore) (labels []string) {
+		for _, p := range s.did() {
+			require.Equal(t, queue.ActMark, p.Request.Action)
+			labels = append(labels, p.Request.Actor+": "+p.Request.Args["label"])
+		}
+		return labels
+	}
+	act := func(c *console, key string) {
+		c.press("g", "w", key)
 		c.rest(time.Second)
-		c.sees("not recorded")
+	}
+	confirm := func(c *console) {
+		c.press("tab", "enter")
+		c.rest(time.Second)
+	}
+	for _, x := range []struct{ key, name, past string }{{"P", "tick", "drained"}, {"X", "tick", "stopped"}, {"S", "sender", "started"}} {
+		s := newStore()
+		run(t, setup{w: 120, h: 40, store: s, host: newHost()}, func(c *console) {
+			label := "anna " + x.past + " loop " + x.name + " on " + viewstest.Host().ID
+			if x.key == "S" {
+				c.press("g", "w", "j", "j", "j")
+			}
+			act(c, x.key)
+			c.sees(`a mark: "` + label + `"`)
+			require.Empty(t, mark(s), "nothing is marked before it is done")
+			confirm(c)
+			c.sees("Done", "#982, in Audit (ga): a mark")
+			require.Equal(t, []string{"anna: " + label}, mark(s))
+		})
+	}
+
+	// a mark that fails fails the action neither
+	s, h := newStore(), newHost()
+	run(t, setup{w: 120, h: 40, store: s, host: h}, func(c *console) {
+		act(c, "P")
+		s.set(func(s *fakeStore) {
+			s.plan = func(queue.Request) (queue.Plan, error) {
+				return queue.Plan{}, queue.NewError(queue.KindUnavailable, "connection refused", "", "")
+			}
+		})
+		confirm(c)
+		require.Equal(t, []string{"drain tick"}, h.said())
+		c.sees("Done: drain tick.", "not recorded: connection refused")
+	})
+
+	// the same once more within a minute: the label has the time
+	s = newStore()
+	s.refuse = "anna set a mark with this label at 00:14:00Z"
+	run(t, setup{w: 120, h: 40, store: s, host: newHost()}, func(c *console) {
+		act(c, "P")
+		confirm(c)
+		require.Len(t, mark(s), 2)
+		require.Regexp(t, ` at \d\d:\d\d:\d\dZ$`, mark(s)[1])
+		c.sees("Done: drain tick.", "not recorded: anna set a mark")
+	})
+
+	// a login that may not mark
+	s, h = newStore(), newHost()
+	s.session.Rights[queue.ActMark] = false
+	run(t, setup{w: 120, h: 40, store: s, host: h}, func(c *console) {
+		act(c, "P")
+		c.sees("not recorded: ")
+		confirm(c)
+		c.sees("Done: drain tick.", "not recorded: ")
+		require.Equal(t, []string{"drain tick"}, h.said())
+		require.Empty(t, s.did())
 	})
 }
 

@@ -66,6 +66,14 @@ type (
 		dialog int
 		result queue.Result
 		err    error
+
+		mark, actor string // the label of the mark to set for an action on loops of this process, and who acted; "": none
+	}
+	// markedMsg is the result of the mark for the action of a dialog.
+	markedMsg struct {
+		dialog int
+		result queue.Result
+		err    error
 	}
 	// armMsg redraws a dialog whose gate (keyGate) has opened, so that it now
 	// accepts answers.

@@ -64,6 +64,8 @@ func (m *root) route(msg tea.Msg) tea.Cmd {
 		m.looked(msg)
 	case appliedMsg:
 		return m.applied(msg)
+	case markedMsg:
+		m.marked(msg)
 	case savedMsg:
 		m.saved(msg)
 	case drainedMsg:

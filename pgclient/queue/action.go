@@ -111,6 +111,7 @@ type Action struct {
 	Button string // text of the button that applies the action, with {targets}, {count}, {things} and arguments filled in; "" = Verb, with the count if there can be several targets
 	Safe   string // text of the button that changes nothing; "" = Keep
 	Leave  string // text of the button that leaves the form; "" = Cancel
+	Past   string // what the person did, for the mark that the console sets of an action that changes no row: "started"; "" = the action writes its own audit row
 	Hint   string // the action's word in the footer; "" = the first word of Verb
 
 	Danger Danger
