@@ -48,7 +48,7 @@ func TestRunbookHasTheWordsOfTheScreen(t *testing.T) {
 	require.NoError(t, err)
 	screen.Write(status)
 	found := 0
-	for _, form := range []string{`label: "([A-Z][A-Z ]+)"`, `\{queue\.Alert\w+, "([A-Z ]+)"`, `queue\.Alert\w+: +"([A-Z]+(?: [A-Z]+)*)`} {
+	for _, form := range []string{`label: "([A-Z][A-Z ]+)"`, `\{queue\.Alert\w+, "([A-Z ]+)"`, `queue\.Alert\w+: +\{"([A-Z]+(?: [A-Z]+)*)`} {
 		for _, word := range regexp.MustCompile(form).FindAllStringSubmatch(screen.String(), -1) {
 			require.Contains(t, string(text), word[1])
 			found++

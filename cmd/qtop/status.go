@@ -36,31 +36,25 @@ type statusJSON struct {
 	NotTicked     []queue.Unticked  `json:"not_ticked"` // tick workers that no one runs, by reason
 	MonitoringOff bool              `json:"monitoring_off"`
 
-	// Troubles are the rows at the top of the Overview, from the same list as there.
+	// Troubles are the reasons of Health, one for each line of the text that counts for it: ok exactly if there is none.
 	Troubles   []views.Trouble    `json:"troubles"`
 	Suspended  []queue.Suspension `json:"suspended"`
 	Operations []queue.Operation  `json:"operations"` // planned, running and paused
+
+	top []views.Trouble // those of the Overview
 }
 
 func statusOf(s queue.Snapshot) statusJSON {
 	st := statusJSON{
 		AsOf: s.TakenAt, Health: "ok", Off: []queue.Flag{}, Held: s.Held, Alerts: queue.Causes(s.Alerts), Silent: []queue.Alert{}, Waiting: s.Waiting,
 		Queues: s.Queues, JobLeases: s.JobLeases, DeadOpen: s.Flow.DeadOpen, Dead: s.DeadGroups, DeadMore: s.DeadMore, HostsAlive: s.Flow.HostsAlive, MonitoringOff: s.MonitoringOff,
-		NotTicked: s.Unticked(), Troubles: views.Troubles(&s), Suspended: s.Suspended, Operations: s.Operations,
+		NotTicked: s.Unticked(), top: views.Troubles(&s), Suspended: s.Suspended, Operations: s.Operations,
 	}
 	st.CloneOf, st.Unexpected = s.Server.CloneOf, s.Server.Unexpected
-	if !st.CloneOf.Empty() || !st.Unexpected.Empty() {
-		st.Health = "critical" // then nothing is claimed or sent
-	}
-	warn := s.MonitoringOff || s.Flow.DeadOpen > 0 || s.Flow.HostsAlive == 0 || len(s.Held) > 0 || len(st.NotTicked) > 0
 	for _, f := range s.Flags {
 		if f.Off || f.Invalid {
 			st.Off = append(st.Off, f)
-			warn = true
 		}
-	}
-	for _, l := range s.JobLeases {
-		warn = warn || l.Expired
 	}
 	for _, al := range s.Alerts {
 		if al.Kind == queue.AlertSilence {
@@ -70,22 +64,50 @@ func statusOf(s queue.Snapshot) statusJSON {
 	if st.HostsAlive == 0 {
 		st.LastHost = views.LastHost(s.Hosts, func(t time.Time) string { return "at " + views.PlainTime(&t) })
 	}
-	for _, al := range st.Alerts {
-		warn = true
-		if al.Severity == "critical" {
-			st.Health = "critical"
-		}
-	}
+	st.Troubles = reasons(st)
 	for _, t := range st.Troubles {
-		warn = true
-		if t.Severity == "critical" {
-			st.Health = "critical"
+		if st.Health != "critical" {
+			st.Health = t.Severity
 		}
-	}
-	if warn && st.Health == "ok" {
-		st.Health = "warning"
 	}
 	return st
+}
+
+// reasons returns the troubles of the Overview, and what else counts for the health: each has one line in the text too.
+func reasons(st statusJSON) []views.Trouble {
+	out := []views.Trouble{}
+	add := func(kind, severity string, subject queue.Text, text string) {
+		out = append(out, views.Trouble{Kind: kind, Severity: severity, Subject: subject, Text: queue.Clean(text)})
+	}
+	for _, first := range []struct {
+		kind string
+		text queue.Text
+	}{{"CLONE OF", st.CloneOf}, {"UNEXPECTED SERVER", st.Unexpected}} {
+		if !first.text.Empty() { // then nothing is claimed or sent
+			add(first.kind, "critical", queue.Text{}, strings.TrimPrefix(first.text.String(), first.kind+" "))
+		}
+	}
+	if st.MonitoringOff {
+		add("MONITORING OFF", "warning", queue.Text{}, monitoringOff)
+	}
+	out = append(out, st.top...)
+	has := func(t views.Target) bool {
+		return slices.ContainsFunc(st.top, func(x views.Trouble) bool { return x.Target == t })
+	}
+	for _, l := range alertLines(st) {
+		if !has(l.about) {
+			add(l.kind, l.severity, queue.Clean(l.subject), fmt.Sprintf(l.form, l.values...))
+		}
+	}
+	for _, l := range st.JobLeases {
+		if l.Expired {
+			add("LEASE", "warning", queue.Clean(l.ID), leaseLine(l))
+		}
+	}
+	if st.DeadOpen > 0 {
+		add("DEAD", "warning", queue.Text{}, queue.Plural(st.DeadOpen, "open dead letter", "open dead letters"))
+	}
+	return out
 }
 
 func showStatus(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
@@ -99,7 +121,7 @@ func showStatus(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) 
 	} else {
 		a.statusTable(st)
 	}
-	if st.Health == "critical" {
+	if st.Health == "critical" || st.Health == o.failOn {
 		return &exitError{exitCritical}
 	}
 	return nil
@@ -109,9 +131,15 @@ func showStatus(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) 
 // which says less, is then not printed.
 type statusLine struct {
 	about  views.Target
-	form   string
+	kind   string // the first word of the line
+	form   string // the rest
 	values []any
+
+	severity, subject string // of a line about an alert
 }
+
+// monitoringOff is what the line MONITORING OFF says.
+const monitoringOff = "the stale threshold flag is 1000000 s or more: no silence is reported"
 
 func (a *writer) statusTable(st statusJSON) {
 	for _, first := range []queue.Text{st.CloneOf, st.Unexpected} {
@@ -121,7 +149,7 @@ func (a *writer) statusTable(st statusJSON) {
 	}
 	a.printf("%s as of %s\n", strings.ToUpper(st.Health), views.PlainTime(&st.AsOf))
 	if st.MonitoringOff {
-		fmt.Fprintln(a.out, "MONITORING OFF  the stale threshold flag is 1000000 s or more: no silence is reported")
+		a.printf("MONITORING OFF  %s\n", monitoringOff)
 	}
 	flags, others := flagLines(st), append(append(heldLines(st), untickedLines(st)...), alertLines(st)...)
 	told := map[views.Target]bool{}
@@ -129,7 +157,7 @@ func (a *writer) statusTable(st statusJSON) {
 		told[l.about] = true
 	}
 	a.lines(flags)
-	for _, t := range st.Troubles {
+	for _, t := range st.top {
 		if !told[t.Target] {
 			a.printf("%-7s %s · %s\n", t.Kind, t.Text, t.Severity)
 		}
@@ -155,7 +183,7 @@ func (a *writer) statusTable(st statusJSON) {
 
 func (a *writer) lines(lines []statusLine) {
 	for _, l := range lines {
-		a.printf(l.form+"\n", l.values...)
+		a.printf("%-7s "+l.form+"\n", append([]any{l.kind}, l.values...)...)
 	}
 }
 
@@ -168,8 +196,8 @@ func flagLines(st statusJSON) (out []statusLine) {
 		}
 		word := queue.Choose(f.Invalid, "INVALID", "OFF")
 		back := queue.Choose(f.RevertsAt != nil, " · back at "+views.PlainTime(f.RevertsAt), "")
-		out = append(out, statusLine{views.Target{Pane: queue.PaneFlags, ID: f.Key.String()}, "%-8s%s = %s · %s %s %q%s",
-			[]any{word, f.Key, f.Value, f.UpdatedBy, views.PlainTime(&f.UpdatedAt), f.Reason.String(), back}})
+		out = append(out, statusLine{about: views.Target{Pane: queue.PaneFlags, ID: f.Key.String()}, kind: word, form: "%s = %s · %s %s %q%s",
+			values: []any{f.Key, f.Value, f.UpdatedBy, views.PlainTime(&f.UpdatedAt), f.Reason.String(), back}})
 	}
 	return out
 }
@@ -177,8 +205,8 @@ func flagLines(st statusJSON) (out []statusLine) {
 // heldLines returns a line for each open transaction that delays its own events.
 func heldLines(st statusJSON) (out []statusLine) {
 	for _, h := range st.Held {
-		out = append(out, statusLine{views.Target{Pane: queue.PaneHealth, ID: h.Worker.String()}, "HELD    %s: its own events wait for an open transaction, %s",
-			[]any{h.Worker, views.PlainHolder(&h)}})
+		out = append(out, statusLine{about: views.Target{Pane: queue.PaneHealth, ID: h.Worker.String()}, kind: "HELD", form: "%s: its own events wait for an open transaction, %s",
+			values: []any{h.Worker, views.PlainHolder(&h)}})
 	}
 	return out
 }
@@ -186,7 +214,7 @@ func heldLines(st statusJSON) (out []statusLine) {
 // untickedLines returns a line for each reason why tick workers are not run.
 func untickedLines(st statusJSON) (out []statusLine) {
 	for _, u := range st.NotTicked {
-		out = append(out, statusLine{views.Target{Pane: queue.PaneScheduler, ID: u.Workers[0].String()}, "NOT TICKED %s · %s", []any{joined(u.Workers), u.Why}})
+		out = append(out, statusLine{about: views.Target{Pane: queue.PaneScheduler, ID: u.Workers[0].String()}, kind: "NOT TICKED", form: "%s · %s", values: []any{joined(u.Workers), u.Why}})
 	}
 	return out
 }
@@ -196,29 +224,32 @@ func untickedLines(st statusJSON) (out []statusLine) {
 func alertLines(st statusJSON) (out []statusLine) {
 	if st.HostsAlive == 0 {
 		what := "no worker host is alive: nothing ticks, nothing is sent"
-		out = append(out, statusLine{views.Target{Pane: queue.PaneHost}, "NO HOST %s", []any{queue.Choose(st.LastHost == "", what, what+" · "+st.LastHost)}})
+		out = append(out, statusLine{about: views.Target{Pane: queue.PaneHost}, kind: "NO HOST", severity: "warning", form: "%s", values: []any{queue.Choose(st.LastHost == "", what, what+" · "+st.LastHost)}})
 	}
 	for _, al := range st.Alerts {
 		owner := "no owner"
 		if al.State == "acked" {
 			owner = fmt.Sprintf("%s until %s: %s", al.AckedBy, views.PlainTime(al.AckExpiresAt), al.Comment)
 		}
-		form := map[string]string{
-			queue.AlertBroadcast:  "BROADCAST %s · over the threshold for %s · %s the threshold",
-			queue.AlertFailing:    "FAILING %s · suspended for %s · failed for %s the threshold",
-			queue.AlertSilence:    "SILENT  %s · %s · %s cadence",
-			queue.AlertNoHost:     "NO HOST %s · for %s · %s the threshold",
-			queue.AlertUnclaimed:  "UNCLAIMED %s · due for %s · %s the threshold",
-			queue.AlertBacklog:    "BACKLOG %s · due for %s · %s the threshold",
-			queue.AlertCircuit:    "CIRCUIT %s · open for %s · %s the threshold",
-			queue.AlertQuarantine: "SET ASIDE %s · for %s after %s",
+		words, known := map[string][2]string{
+			queue.AlertBroadcast:  {"BROADCAST", "%s · over the threshold for %s · %s the threshold"},
+			queue.AlertFailing:    {"FAILING", "%s · suspended for %s · failed for %s the threshold"},
+			queue.AlertSilence:    {"SILENT", "%s · %s · %s cadence"},
+			queue.AlertNoHost:     {"NO HOST", "%s · for %s · %s the threshold"},
+			queue.AlertUnclaimed:  {"UNCLAIMED", "%s · due for %s · %s the threshold"},
+			queue.AlertBacklog:    {"BACKLOG", "%s · due for %s · %s the threshold"},
+			queue.AlertCircuit:    {"CIRCUIT", "%s · open for %s · %s the threshold"},
+			queue.AlertQuarantine: {"SET ASIDE", "%s · for %s after %s"},
 		}[al.Kind]
-		if form == "" { // an alert kind of a newer release
-			form = "ALERT   %s · for %s · %s the threshold"
+		if !known { // an alert kind of a newer release
+			words = [2]string{"ALERT", "%s · for %s · %s the threshold"}
 		}
 		times := queue.Choose(al.Kind == queue.AlertQuarantine, queue.Plural(int64(al.Ratio), "attempt", "attempts"), views.PlainRatio(al.Ratio))
-		out = append(out, statusLine{views.Target{Pane: queue.PaneAlerts, ID: al.Key.String()}, form + " · %s%s · %s",
-			[]any{views.AlertName(al), views.PlainAge(al.AgeSeconds), times, al.Severity, because(al.Detail), owner}})
+		out = append(out, statusLine{
+			about: views.Target{Pane: queue.PaneAlerts, ID: al.Key.String()}, kind: words[0], form: words[1] + " · %s%s · %s",
+			values:   []any{views.AlertName(al), views.PlainAge(al.AgeSeconds), times, al.Severity, because(al.Detail), owner},
+			severity: al.Severity, subject: views.AlertName(al),
+		})
 	}
 	return out
 }
@@ -235,9 +266,14 @@ func (a *writer) statusLanes(st statusJSON) {
 	}
 	for _, l := range st.JobLeases {
 		if l.Expired {
-			a.printf("LEASE   %s of %s expired at %s · %s · %s (%s)\n", l.ID, l.Owner, views.PlainTime(&l.Until), queue.Plural(l.Live, "job", "jobs"), l.Kind, l.Domain)
+			a.printf("LEASE   %s\n", leaseLine(l))
 		}
 	}
+}
+
+// leaseLine describes an expired lease.
+func leaseLine(l queue.JobLease) string {
+	return fmt.Sprintf("%s of %s expired at %s · %s · %s (%s)", l.ID, l.Owner, views.PlainTime(&l.Until), queue.Plural(l.Live, "job", "jobs"), l.Kind, l.Domain)
 }
 
 // rate returns a rate per second; a dash if it is not known.
@@ -262,5 +298,18 @@ func clearing(seconds *int64, stuck bool) string {
 }
 
 func statusCmd(a *app) *cobra.Command {
-	return a.viewCmd(view{use: "status", example: "qtop status --watch --output json", short: "Say how the queue is; exits 3 when something is critical", past: true, show: showStatus}, &viewOptions{})
+	o := &viewOptions{}
+	cmd := a.viewCmd(view{use: "status", example: "qtop status --fail-on warning", short: "Say how the queue is; exits 3 when something is critical", past: true, show: showStatus}, o)
+	cmd.Flags().StringVar(&o.failOn, "fail-on", "critical", "exit with 3 when the health is this or worse: critical or warning")
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(failOn(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if !slices.Contains(failOn(), o.failOn) {
+			return usage(fmt.Sprintf("--fail-on cannot be %q", o.failOn), "--fail-on", "use "+strings.Join(failOn(), " or "))
+		}
+		return nil
+	}
+	return cmd
 }
+
+// failOn returns the states of the health with which `qtop status` can exit with 3.
+func failOn() []string { return []string{"critical", "warning"} }

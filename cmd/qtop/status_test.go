@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,11 +57,36 @@ func TestStatusHasEveryTroubleOfTheOverview(t *testing.T) {
 		require.Contains(t, out.String(), want)
 	}
 
+	// The JSON has a trouble for each line that counts for the health, silences too, and none otherwise.
+	s.MonitoringOff, s.Server.CloneOf = true, queue.Clean("CLONE OF prod: run qtop adopt")
+	st, all := statusOf(s), map[string]int{}
+	for _, x := range st.Troubles {
+		all[x.Kind+" "+x.Severity]++
+		require.False(t, x.Text.Empty(), x.Kind)
+	}
+	for _, al := range st.Alerts {
+		if al.Kind == queue.AlertSilence {
+			require.True(t, slices.ContainsFunc(st.Troubles, func(x views.Trouble) bool {
+				return x.Kind == "SILENT" && x.Subject == al.Subject && x.Severity == al.Severity
+			}), al.Subject)
+		}
+	}
+	for _, want := range []string{"SILENT critical", "DEAD warning", "LEASE warning", "MONITORING OFF warning", "CLONE OF critical", "NO HOST warning", "BRAKE critical", "OFF warning"} {
+		require.Positive(t, all[want], "%s of %v", want, all)
+	}
+	for key, of := range st.Troubles {
+		for _, other := range st.Troubles[key+1:] {
+			require.False(t, of.Kind == other.Kind && of.Text == other.Text, "%s %s is there twice", of.Kind, of.Text)
+		}
+	}
+	require.Equal(t, "critical", st.Health)
+
 	// An operation that the brake has paused makes the state critical, a
 	// suspension makes it a warning, as on the screen.
 	calm := viewstest.Empty()
 	calm.Hosts, calm.Flow.HostsAlive = []queue.Host{{Alive: true}}, 1
 	require.Equal(t, "ok", statusOf(calm).Health)
+	require.Empty(t, statusOf(calm).Troubles)
 	calm.Suspended = s.Suspended
 	require.Equal(t, "warning", statusOf(calm).Health)
 	calm.Operations = []queue.Operation{s.Operations[2]}

@@ -36,6 +36,7 @@ type viewOptions struct {
 	filter string
 	limit  int
 	at     string
+	failOn string // of status
 	args   []string
 }
 
