@@ -43,7 +43,7 @@ type app struct {
 // checkFlags refuses a form of output that the verb does not have, and the flag
 // of a setting that has no effect on it. It reads no settings.
 func (a *app) checkFlags(cmd *cobra.Command) error {
-	forms := append(strings.Fields(cmp.Or(cmd.Annotations["output"], "table")), "json")
+	forms := formsOf(cmd)
 	if !cmd.Flags().Changed("output") {
 		a.output = forms[0]
 	}

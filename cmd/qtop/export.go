@@ -32,14 +32,14 @@ func exportCmd(a *app) *cobra.Command {
 	for _, l := range queue.ExportLists() {
 		names = append(names, l.Name)
 		of := queue.Choose(l.Of != "", "; --id names the "+l.Of, "")
-		help = append(help, fmt.Sprintf("  %-22s %s%s", l.Name, l.Help, of))
+		help = append(help, fmt.Sprintf("  %-22s %s%s [%s]", l.Name, l.Help, of, l.Order))
 	}
 	cmd := &cobra.Command{
 		Use: "export LIST [FILE]", Example: "qtop export dlq dead.csv --filter 'code:HTTP_503'", Short: "Write a list out whole, as CSV, JSON or JSON lines",
 		Long: "Write every row of a list that matches, to FILE or to standard output; how many they are, and as of when, goes to standard error.\n" +
 			"The format is that of the file's name, .csv, .json or .jsonl, unless --output csv, json or jsonl says it; csv without a file. Rows and\n" +
 			"columns are those that the verbs print with --output json, masked alike. In CSV a text that a spreadsheet would take for a formula (= + - @) gets an apostrophe in front.\n\n" +
-			"Lists:\n" + strings.Join(help, "\n"),
+			"Lists, with the order of their rows in brackets:\n" + strings.Join(help, "\n"),
 		Args: cobra.RangeArgs(1, 2), ValidArgs: names,
 		Annotations: map[string]string{"output": "csv jsonl"},
 		RunE: func(cmd *cobra.Command, args []string) error {

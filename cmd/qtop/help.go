@@ -76,12 +76,21 @@ func hideSettings(root *cobra.Command, args []string) {
 	}
 }
 
-// showSettings shows the flags of the settings that have an effect on a verb, and hides the others.
+// formsOf returns the forms of output that a verb has, its own one first.
+func formsOf(cmd *cobra.Command) []string {
+	return append(strings.Fields(cmp.Or(cmd.Annotations["output"], "table")), "json")
+}
+
+// showSettings shows the flags of the settings that have an effect on a verb, and hides the others. The flag
+// --output has the forms of the verb.
 func showSettings(root, cmd *cobra.Command) {
 	acts := settingsOf(cmd)
 	for _, k := range config.Keys() {
 		root.PersistentFlags().Lookup(k.Flag).Hidden = !slices.Contains(acts, k.Part)
 	}
+	output, forms := root.PersistentFlags().Lookup("output"), formsOf(cmd)
+	last := len(forms) - 1
+	output.Usage, output.DefValue = strings.Join(forms[:last], ", ")+" or "+forms[last], forms[0]
 }
 
 // nearVerb suggests the verb that a misspelt word after cmd most likely means;

@@ -83,7 +83,9 @@ func commandLine(a *app) *cobra.Command {
 		}
 	}
 	pf.StringVarP(&a.output, "output", "o", "table", "table or json")
-	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = root.RegisterFlagCompletionFunc("output", func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return formsOf(cmd), cobra.ShellCompDirectiveNoFileComp
+	})
 	root.Flags().StringVar(&a.pane, "pane", "", "pane to open: "+strings.Join(paneNames(), ", "))
 	_ = root.RegisterFlagCompletionFunc("pane", cobra.FixedCompletions(paneNames(), cobra.ShellCompDirectiveNoFileComp))
 	root.Flags().StringVar(&a.filter, "filter", "", "filter to open it with")

@@ -19,6 +19,7 @@ const MostPage = 10_000
 // with --output json, masked in the same way.
 type ExportList struct {
 	Name, Help string
+	Order      string   // in which the rows are written: "newest first"
 	Also       string   // the second name of the list
 	Kind       ListKind // empty: the rows are part of the snapshot
 	Row        any      // the zero value of a row; the members of its JSON are the columns
@@ -65,47 +66,47 @@ func bounded[T any](p Page) ([]any, bool) { return each(Of[[]T](p)), !p.TotalBou
 // ExportLists returns all lists that can be exported, by name.
 func ExportLists() []ExportList {
 	return []ExportList{
-		{Name: "activity", Help: "sessions that may block the queues", Kind: ListActivity, Row: Activity{}, rows: bounded[Activity]},
-		{Name: "alert-history", Help: "acknowledgements", Kind: ListAlertHistory, Row: AlertAck{}, Of: "alert or executor", Optional: true, Plain: true, rows: bounded[AlertAck]},
-		{Name: "alerts", Help: "open alerts, such as silences and broadcast shares over their limit", Row: Alert{}},
-		{Name: "audit", Help: "who did what", Kind: ListAudit, Row: AuditEntry{}, rows: listed[AuditEntry]},
-		{Name: "consumers", Help: "consumers of events", Kind: ListConsumers, Row: Consumer{}, Plain: true, rows: listed[Consumer]},
-		{Name: "dlq", Also: "dead", Help: "dead letters; the open ones unless the filter says state:", Kind: ListDeadLetters, Row: DeadLetter{}, rows: listed[DeadLetter]},
-		{Name: "dlq-groups", Help: "open dead letters by cause", Row: DeadGroup{}},
-		{Name: "event-types", Help: "registered types of events", Kind: ListEventTypes, Row: EventType{}, Plain: true, rows: listed[EventType]},
-		{Name: "executor-rules", Help: "what executors may claim", Row: JobSubscription{}},
-		{Name: "executors", Help: "executors with their state", Row: Executor{}},
-		{Name: "flag-history", Help: "audit rows of one flag", Kind: ListFlagHistory, Row: AuditEntry{}, Of: "flag", rows: listed[AuditEntry]},
-		{Name: "flags", Help: "flags with who set them", Row: Flag{}},
-		{Name: "health", Help: "the rows of v_queue_health; of more than 200 groups of dead letters, the subjects with the most", Row: HealthRow{}},
-		{Name: "hosts", Help: "worker hosts with their loops", Row: Host{}, Plain: true},
-		{Name: "job-leases", Help: "leases on jobs that expired or are not renewed, the oldest 50", Row: JobLease{}},
-		{Name: "jobs", Help: "live jobs", Kind: ListJobs, Row: Job{}, Of: "lane as domain/kind", Optional: true, rows: listed[Job]},
-		{Name: "notification-failures", Help: "staged rows that could not be published", Kind: ListNotify, Row: NotificationFailure{}, part: true, rows: failuresOf},
-		{Name: "notification-log", Help: "what the notification worker did, the last 50 runs", Kind: ListNotify, Row: NotificationRun{}, Plain: true, part: true,
+		{Name: "activity", Help: "sessions that may block the queues", Order: "blocking others first", Kind: ListActivity, Row: Activity{}, rows: bounded[Activity]},
+		{Name: "alert-history", Help: "acknowledgements", Order: "newest first", Kind: ListAlertHistory, Row: AlertAck{}, Of: "alert or executor", Optional: true, Plain: true, rows: bounded[AlertAck]},
+		{Name: "alerts", Help: "open alerts, such as silences and broadcast shares over their limit", Order: "most urgent first", Row: Alert{}},
+		{Name: "audit", Help: "who did what", Order: "newest first", Kind: ListAudit, Row: AuditEntry{}, rows: listed[AuditEntry]},
+		{Name: "consumers", Help: "consumers of events", Order: "by domain, type and consumer", Kind: ListConsumers, Row: Consumer{}, Plain: true, rows: listed[Consumer]},
+		{Name: "dlq", Also: "dead", Help: "dead letters; the open ones unless the filter says state:", Order: "last failed first", Kind: ListDeadLetters, Row: DeadLetter{}, rows: listed[DeadLetter]},
+		{Name: "dlq-groups", Help: "open dead letters by cause", Order: "most open first", Row: DeadGroup{}},
+		{Name: "event-types", Help: "registered types of events", Order: "by domain and type", Kind: ListEventTypes, Row: EventType{}, Plain: true, rows: listed[EventType]},
+		{Name: "executor-rules", Help: "what executors may claim", Order: "by executor, the worst state first", Row: JobSubscription{}},
+		{Name: "executors", Help: "executors with their state", Order: "worst state first", Row: Executor{}},
+		{Name: "flag-history", Help: "audit rows of one flag", Order: "newest first", Kind: ListFlagHistory, Row: AuditEntry{}, Of: "flag", rows: listed[AuditEntry]},
+		{Name: "flags", Help: "flags with who set them", Order: "worst state first, then by key", Row: Flag{}},
+		{Name: "health", Help: "the rows of v_queue_health; of more than 200 groups of dead letters, the subjects with the most", Order: "stale first", Row: HealthRow{}},
+		{Name: "hosts", Help: "worker hosts with their loops", Order: "running first, then by id", Row: Host{}, Plain: true},
+		{Name: "job-leases", Help: "leases on jobs that expired or are not renewed, the oldest 50", Order: "earliest end first", Row: JobLease{}},
+		{Name: "jobs", Help: "live jobs", Order: "earliest due first", Kind: ListJobs, Row: Job{}, Of: "lane as domain/kind", Optional: true, rows: listed[Job]},
+		{Name: "notification-failures", Help: "staged rows that could not be published", Order: "by failure, the most frequent first, then oldest first", Kind: ListNotify, Row: NotificationFailure{}, part: true, rows: failuresOf},
+		{Name: "notification-log", Help: "what the notification worker did, the last 50 runs", Order: "newest first", Kind: ListNotify, Row: NotificationRun{}, Plain: true, part: true,
 			rows: func(p Page) ([]any, bool) {
 				log := Of[*Notifications](p).Log
 				return each(log), len(log) < RunsShown
 			}},
-		{Name: "notifications", Help: "staged groups as they will be published", Kind: ListNotify, Row: StagedGroup{}, part: true,
+		{Name: "notifications", Help: "staged groups as they will be published", Order: "oldest first", Kind: ListNotify, Row: StagedGroup{}, part: true,
 			rows: func(p Page) ([]any, bool) {
 				return each(Of[*Notifications](p).Groups), !Of[*Notifications](p).GroupsBound
 			}},
-		{Name: "operation-items", Help: "the outcome of each item of a bulk operation", Kind: ListOperation, Row: OperationItem{}, Of: "operation", Plain: true,
+		{Name: "operation-items", Help: "the outcome of each item of a bulk operation", Order: "highest item number first", Kind: ListOperation, Row: OperationItem{}, Of: "operation", Plain: true,
 			rows: func(p Page) ([]any, bool) { return all(Of[*OperationDetail](p).Items) }},
-		{Name: "ops", Also: "operations", Help: "bulk operations", Kind: ListOperations, Row: Operation{}, rows: listed[Operation]},
-		{Name: "producers", Help: "roles that may enqueue, by executor kind", Kind: ListProducers, Row: ProducerRole{}, Plain: true, rows: listed[ProducerRole]},
-		{Name: "quarantine", Help: "rows in quarantine, because a step fails on them", Kind: ListQuarantine, Row: Quarantined{}, Plain: true, rows: bounded[Quarantined]},
-		{Name: "queues", Help: "job queues by domain and kind", Row: Lane{}},
-		{Name: "routes", Help: "routes of events", Kind: ListRoutes, Row: Route{}, Plain: true, rows: listed[Route]},
-		{Name: "scheduler", Help: "tick workers", Row: TickWorker{}},
-		{Name: "subscriptions", Help: "who reads which events", Kind: ListEventSubscriptions, Row: EventSubscription{},
+		{Name: "ops", Also: "operations", Help: "bulk operations", Order: "newest first", Kind: ListOperations, Row: Operation{}, rows: listed[Operation]},
+		{Name: "producers", Help: "roles that may enqueue, by executor kind", Order: "by executor kind and role", Kind: ListProducers, Row: ProducerRole{}, Plain: true, rows: listed[ProducerRole]},
+		{Name: "quarantine", Help: "rows in quarantine, because a step fails on them", Order: "set aside first, then oldest first", Kind: ListQuarantine, Row: Quarantined{}, Plain: true, rows: bounded[Quarantined]},
+		{Name: "queues", Help: "job queues by domain and kind", Order: "stuck first, then by name", Row: Lane{}},
+		{Name: "routes", Help: "routes of events", Order: "by domain", Kind: ListRoutes, Row: Route{}, Plain: true, rows: listed[Route]},
+		{Name: "scheduler", Help: "tick workers", Order: "worst state first, then by name", Row: TickWorker{}},
+		{Name: "subscriptions", Help: "who reads which events", Order: "by domain, type and recipient", Kind: ListEventSubscriptions, Row: EventSubscription{},
 			rows: func(p Page) ([]any, bool) { return each(Of[EventSubscriptionList](p).Subscriptions), !p.TotalBound }},
-		{Name: "unrouted", Help: "event types whose events go to broadcast", Kind: ListEventSubscriptions, Row: UnroutedType{}, part: true,
+		{Name: "unrouted", Help: "event types whose events go to broadcast", Order: "most events first", Kind: ListEventSubscriptions, Row: UnroutedType{}, part: true,
 			rows: func(p Page) ([]any, bool) { return all(Of[EventSubscriptionList](p).Broadcast.Unrouted) }},
-		{Name: "waiting", Help: "waiting work in every queue, and why it waits", Row: Waiting{}, Plain: true},
-		{Name: "webhook-leases", Help: "leases on webhook jobs", Kind: ListLeases, Row: WebhookLease{}, Plain: true, rows: bounded[WebhookLease]},
-		{Name: "webhooks", Also: "endpoints", Help: "endpoints of webhooks", Kind: ListEndpoints, Row: Endpoint{}, rows: endpointsOf},
+		{Name: "waiting", Help: "waiting work in every queue, and why it waits", Order: "longest wait first", Row: Waiting{}, Plain: true},
+		{Name: "webhook-leases", Help: "leases on webhook jobs", Order: "earliest end first", Kind: ListLeases, Row: WebhookLease{}, Plain: true, rows: bounded[WebhookLease]},
+		{Name: "webhooks", Also: "endpoints", Help: "endpoints of webhooks", Order: "those that do not send first, then longest wait first", Kind: ListEndpoints, Row: Endpoint{}, rows: endpointsOf},
 	}
 }
 

@@ -35,6 +35,12 @@ func listNamed(t *testing.T, name string) queue.ExportList {
 	return l
 }
 
+func TestExportsSayTheOrderOfTheirRows(t *testing.T) {
+	for _, l := range queue.ExportLists() {
+		require.NotEmpty(t, l.Order, l.Name)
+	}
+}
+
 func TestExportSaysTheSameInEveryFormat(t *testing.T) {
 	at := time.Date(2026, 11, 22, 3, 15, 0, 123456000, time.UTC)
 	n := int64(9007199254740993) // a float64 cannot hold this number

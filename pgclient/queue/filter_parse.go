@@ -156,6 +156,9 @@ func (p *filterReader) fielded(t Term, start int, name string) (Term, error) {
 	if err := p.checkOp(opAt, field, &t); err != nil {
 		return t, err
 	}
+	if p.at("!") {
+		return t, p.fail(p.pos, "! in front of the value", "put it in front of the field: !"+brief(name)+string(t.Op)+"…; quote the value if ! is its text")
+	}
 	words, err := p.words(false)
 	if err != nil {
 		return t, err

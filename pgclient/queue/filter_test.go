@@ -122,7 +122,7 @@ func TestParseFilterErrors(t *testing.T) {
 		{"|a", 1, "a value is missing"},
 		{"code==x", 6, "quote the value"},
 		{"code::x", 6, "quote the value"},
-		{"code:!x", 6, "quote the value"},
+		{"code:!x", 6, "front of the field: !code:…; quote the value"},
 		{"code=>x", 6, "quote the value"},
 		{"a|code:x", 7, "quote the value"},
 		{`"code":x`, 7, "quote the value"},
