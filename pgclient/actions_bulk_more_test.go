@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -94,4 +95,46 @@ func TestBulkOfManyFilters(t *testing.T) {
 	r.Reason = strings.Repeat("é", queue.MostReason+1)
 	_, err := op.Plan(t.Context(), r)
 	require.ErrorContains(t, err, "the reason has more than 2000 characters")
+}
+
+// The preview of an operation says what its rate does not limit, and which selected dead letters are
+// items of other operations.
+func TestBulkSaysWhatElseIsSent(t *testing.T) {
+	w := newWorld(t)
+	hooks, jobs := bulkDeadLetters(w)
+	op := w.client("dead_letter_operator", "queue_viewer")
+	acme := get[string](w, "SELECT id::text FROM public.subscriptions WHERE callback_url = $1", acmeURL)
+	said := func(r queue.Request, label string) string {
+		t.Helper()
+		at, _ := queue.Find(plan(t, op, r).Lines, func(l queue.PlanLine) bool { return l.Label == label })
+		return at.Value.String()
+	}
+	all := bulkPlan("age>0s")
+	all.Args["rate"] = "2"
+	limit := "all to subscription " + acme + " is limited by M in pane 7, or qtop webhook limit " + acme + " --per-second N"
+	require.Equal(t, "other deliveries to hooks.acme.test; "+limit, said(all, "not in the rate"))
+	apply(t, op, plan(t, op, queue.Request{Action: queue.ActRequeue, Targets: w.die(deadLetter{"order", acmeURL, "HTTP_503", time.Minute}), Reason: "r"}))
+	require.Equal(t, "other deliveries to hooks.acme.test: 1 that waits, and new ones; "+limit, said(all, "not in the rate"))
+	require.Empty(t, said(queue.Request{Action: queue.ActBulkPlan, Targets: jobs, Reason: "r", Args: map[string]string{}}, "not in the rate"))
+	closing := bulkPlan("age>0s")
+	closing.Args["what"] = "resolve"
+	require.Empty(t, said(closing, "not in the rate"))
+
+	require.Equal(t, "no limit: all are due at once; at a rate: N in pane 5, or qtop requeue --rate N", said(queue.Request{Action: queue.ActRequeue, Targets: hooks, Reason: "r"}, "rate"))
+	require.Empty(t, said(queue.Request{Action: queue.ActRequeue, Targets: hooks[:1], Reason: "r"}, "rate"))
+
+	require.Empty(t, said(all, "also planned"))
+	first := apply(t, op, plan(t, op, all)).Results
+	require.Equal(t, "2 in operation "+first[0].NewID+" (planned), 2 in operation "+first[1].NewID+" (planned); "+
+		"each dead letter is requeued or closed once, by the operation that comes to it first", said(closing, "also planned"))
+	run := queue.Request{Action: queue.ActBulkRun, Targets: []string{first[0].NewID}}
+	require.Equal(t, "other deliveries to hooks.acme.test: 1 that waits, and new ones; "+limit, said(run, "not in the rate"))
+	apply(t, op, plan(t, op, run))
+	require.Regexp(t, "^1 in operation "+first[0].NewID+" [(]running[)]; ", said(queue.Request{Action: queue.ActBulkPlan, Targets: hooks[:1], Reason: "r", Args: map[string]string{}}, "also planned"))
+	for _, o := range first {
+		apply(t, op, plan(t, op, queue.Request{Action: queue.ActBulkAbort, Targets: []string{o.NewID}}))
+	}
+	require.Empty(t, said(all, "also planned"), "an operation that has ended carries out nothing")
+	w.exec("UPDATE public.subscriptions SET rate_limit_per_second = 2 WHERE id = $1::bigint", acme)
+	require.Equal(t, "other deliveries to hooks.acme.test: 1 that waits, and new ones; all to subscription "+acme+" is limited to 2/s (M in pane 7, qtop webhook limit "+acme+")", said(all, "not in the rate"))
 }

@@ -117,6 +117,9 @@ func (d *dialog) viewDone(v *views.Dialog) {
 		return
 	}
 	d.viewResults(v)
+	if d.action.ID == queue.ActBulkPlan {
+		v.Notes = append(v.Notes, "It is planned, "+queue.NotYet(d.plan.Request)+": 6, then S on its row, starts it.")
+	}
 }
 
 // outcome says what the last attempt changed.

@@ -76,7 +76,7 @@ func TestUnreadItemsOfAnOperation(t *testing.T) {
 		s.set(func(s *fakeStore) { s.err = errors.New("permission denied for table queue_bulk_item") })
 		x.press("enter")
 		x.rest(time.Second)
-		x.sees("Items, last attempted first", "this could not be read: permission denied for table queue_bulk_item")
+		x.sees("Items, latest first", "this could not be read: permission denied for table queue_bulk_item")
 		x.seesNot("reading")
 	})
 }
@@ -98,7 +98,15 @@ func TestBothKeysOfTheRateAreNamed(t *testing.T) {
 // of that group.
 func TestPlanAnOperation(t *testing.T) {
 	run(t, setup{}, func(x *console) {
-		x.press("5", "N")
-		x.sees("Freeze", "Rate", "Brake", "Canary")
+		x.press("5")
+		x.sees("N at a rate")
+		x.press("N")
+		x.sees("Plan an operation: requeue or close at a rate", "Rate", "Brake", "Canary")
+		x.typing("the receiver is back")
+		x.press("enter")
+		x.rest(quiet)
+		x.typing("4638")
+		x.press("tab", "tab", "enter")
+		x.sees("It is planned, nothing is sent yet: 6, then S on its row, starts it.")
 	})
 }

@@ -22,7 +22,7 @@ func tables(w viewstest.World) map[string]views.Source {
 	s := &w.Snapshot
 	out := map[string]views.Source{
 		"audit": views.Audit(w.Audit), "dlq": views.DeadLetters(w.DeadLetters), "jobs": views.Jobs(w.Jobs, 0), "ops": views.Operations(w.Operations),
-		"operation-items": views.OperationItems(w.Items), "webhooks": views.Webhooks(w.Endpoints, w.Leases), "webhook-leases": views.Webhooks(nil, w.Leases),
+		"operation-items": views.OperationItems(w.Operations[2], w.Items), "webhooks": views.Webhooks(w.Endpoints, w.Leases), "webhook-leases": views.Webhooks(nil, w.Leases),
 		"notifications": views.Notifications(w.Notifications), "notification-log": views.Notifications(w.Notifications),
 		"subscriptions": views.EventSubscriptions(w.EventSubscriptions, w.Broadcast), "unrouted": views.EventSubscriptions(nil, w.Broadcast),
 		"routes":      views.Routes([]queue.Route{{Domain: queue.Clean("iu"), Waiting: 10_001}}),

@@ -20,7 +20,7 @@ func Operations(rows []queue.Operation) Source {
 		Sorts:  []Sort{{Name: "newest first", Column: "operation_id", Desc: true}},
 		Empty: []string{
 			"No bulk operation has been planned.",
-			"N in Dead letters (5) freezes a group, a filter or the selected dead letters; S here starts the operation.",
+			"N in Dead letters (5) plans one on a group, a filter or the selected dead letters; S here starts it.",
 		},
 	}.with(List[queue.Operation]{
 		Name: "ops", Rows: rows, ID: func(o queue.Operation) string { return strconv.FormatInt(o.ID, 10) }, Title: func(o queue.Operation) string { return o.Title(Count(o.Frozen)) }, First: "operation_id kind state ended rate_per_second left created_by created_at filter",
@@ -41,12 +41,12 @@ func Operations(rows []queue.Operation) Source {
 				return queue.Choose(ok, PlainAge(int64(d.Seconds())), "-")
 			}},
 			{Name: "sent", Width: 7, Max: 10, Right: true, Drop: 6, Look: dim},
-			{Name: "done", Width: 7, Max: 10, Right: true, Drop: 6, Look: dim},
+			{Name: "done", Title: "settled", Head: "SETTLED", Width: 7, Max: 10, Right: true, Drop: 6, Look: dim},
 			{Name: "skipped", Width: 7, Right: true, Drop: 4, Look: dim},
 			{Name: "first_tries", Title: "first attempts", Head: "FIRST ATTEMPTS", Width: 14, Max: 20, Drop: 3, Look: dim, Text: func(o queue.Operation, _ Env) string { return firstAttempts(o) }, Plain: firstAttempts},
 			{Name: "created_by", Title: "by", Width: 8, Max: 16, Drop: 2, Look: accent},
 			{Name: "kind", Title: "what", Head: "KIND", Width: 7, Max: 9, Drop: 5, Look: dim, Say: func(_ Env, v any) string { return operationWord(fmt.Sprint(v)) }},
-			{Name: "filter", Title: "selection, or why waiting", Head: "CLAIMED SELECTION", Width: 24, Want: 60, Max: 90, Cell: func(o queue.Operation, e Env) table.Cell {
+			{Name: "filter", Title: "selection, or why waiting", Head: "SELECTION", Width: 24, Want: 60, Max: 90, Cell: func(o queue.Operation, e Env) table.Cell {
 				if o.StateWhy.Empty() && !o.Waits.Empty() {
 					return cell(o.Waits.String(), e.Theme.Warning)
 				}
@@ -97,7 +97,7 @@ func progress(o queue.Operation, e Env, w int) string {
 	return strings.Repeat(e.Theme.G.Spark[len(e.Theme.G.Spark)-1], n) + strings.Repeat(e.Theme.G.Rule, w-n) + fmt.Sprintf(" %3d %%", share)
 }
 
-// OperationPage returns the page of one operation with its items, the last attempted first. A brief
+// OperationPage returns the page of one operation with its items, the latest first. A brief
 // page (Env.Brief) leaves out the items. items is nil until they have been read.
 func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int) Page {
 	title := "operation " + strconv.FormatInt(o.ID, 10)
@@ -108,33 +108,40 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 	p.paint("why", o.StateWhy.String(), e.tone(operationRank(o)))
 	p.pair("progress", progress(o, e, min(40, max(w/3, 10))))
 	p.paint("waits", o.Waits.String(), th.Warning)
-	p.pair("items", fmt.Sprintf("%s requeued, %s skipped, %s failed, %s undone, %s not attempted", Count(o.Requeued), Count(o.Skipped), Count(o.Failed), Count(o.Undone), Count(o.Left())))
-	p.pair("sent", fmt.Sprintf("%s of %s requeued, %s finished", Count(o.Sent), Count(o.Requeued), Count(o.Done)))
-	p.paint("first attempts", fmt.Sprintf("%s ok / %s failed, %s not finished", Count(o.FirstOK), Count(o.FirstFailed), Count(o.Unknown())),
-		queue.Choose(o.EndedBadly(), e.tone(operationRank(o)), th.Text))
+	p.pair("items", fmt.Sprintf("%s %s, %s skipped, %s failed, %s undone, %s left", Count(o.Requeued), o.Word("done"), Count(o.Skipped), Count(o.Failed), Count(o.Undone), Count(o.Left())))
+	if o.Kind != queue.BulkResolve {
+		p.pair("sent", fmt.Sprintf("%s of %s requeued, %s settled", Count(o.Sent), Count(o.Requeued), Count(o.Done)))
+		p.paint("first attempts", fmt.Sprintf("%s ok / %s failed, %s not settled", Count(o.FirstOK), Count(o.FirstFailed), Count(o.Unknown())),
+			queue.Choose(o.EndedBadly(), e.tone(operationRank(o)), th.Text))
+	}
 	if d, ok := o.EndsIn(); ok {
 		p.pair("ends in", Span(d)+" at "+rateText(o.Rate))
 	} else {
 		p.pair("rate", rateText(o.Rate))
 	}
 	p.pair("canary", operationCanary(o))
-	p.pair("brake", queue.Choose(o.Brake > 0, fmt.Sprintf("pauses when %d %% of the last 50 first attempts failed", o.Brake), "none"))
-	p.pair("selection", "claimed: "+o.Selected())
+	p.pair("brake", queue.BrakeWords(o.Brake))
+	p.pair("selection", o.Selected()+" (as stated when planned; the items are fixed)")
 	p.pair("reason", o.Reason.String())
 	p.pair("planned", e.Stamp(o.CreatedAt)+" by "+o.CreatedBy.String())
 	if e.Brief {
 		return p.done(title)
 	}
-	p.head("Items, last attempted first")
-	p.list(items != nil, len(items), "no item was attempted yet")
+	p.head("Items, latest first")
+	p.list(items != nil, len(items), "no item was "+o.Word("done")+" yet")
 	for _, i := range items {
 		sign, look := th.G.Good, th.Dim
 		if i.Outcome == "failed" || i.FirstResult == "failed" {
 			sign, look = th.G.Critical, th.Critical
+		} else if o.Unsettled(i) {
+			sign, look = th.G.Waiting, th.Dim
 		} else if i.Outcome != "done" {
 			sign, look = th.G.Warning, th.Warning
 		}
-		text := fmt.Sprintf("%s  %s", i.Target, i.Outcome)
+		text := fmt.Sprintf("%s  %s", i.Target, o.Word(i.Outcome))
+		if o.Unsettled(i) {
+			text += ", first attempt not settled"
+		}
 		if i.FirstResult != "" {
 			text += ", first attempt " + strings.TrimSpace(i.FirstResult+" "+i.FirstCode.String())
 		}

@@ -26,10 +26,30 @@ func TestEndedOperationShowsFailedFirstAttempts(t *testing.T) {
 	}
 	page := strings.Join(views.OperationPage(o, nil, e, 80).Lines, "\n")
 	require.Contains(t, ansi.Strip(page), "0 ok / 286 failed")
+	require.Contains(t, ansi.Strip(page), "286 requeued, 0 skipped, 0 failed, 0 undone, 0 left")
 	o.FirstOK, o.FirstFailed = 286, 0
 	src := views.Operations([]queue.Operation{o})
 	all := strings.Join(views.Grid{Source: src, Order: []int{0}, Cursor: -1}.Lines(e, views.Size{W: 80, H: 5}), "\n")
 	require.NotContains(t, ansi.Strip(all), "failed")
+}
+
+// An item that is requeued and whose first attempt is not settled has no sign of success; of an
+// operation that closes dead letters, one that is closed has it. The brake is described as
+// fn_queue_bulk_halt works.
+func TestItemOfOperationSaysWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{Depth: theme.Mono})
+	o := queue.Operation{ID: 1, Kind: "requeue_webhook", State: queue.BulkRunning, Frozen: 2, Requeued: 1, Brake: 100}
+	items := []queue.OperationItem{{No: 1, Target: queue.Clean("90"), Outcome: "done", NewID: queue.Clean("120")}}
+	page := plain(views.OperationPage(o, items, e, 120).Lines)
+	require.Regexp(t, "◌ 1 +90  requeued, first attempt not settled → 120", page)
+	require.Contains(t, page, "pauses when 100 % of the last 10 to 50 first attempts failed")
+	items[0].FirstResult = "ok"
+	require.Regexp(t, "✓ 1 +90  requeued, first attempt ok → 120", plain(views.OperationPage(o, items, e, 120).Lines))
+	o.Kind, items[0].FirstResult = queue.BulkResolve, ""
+	page = plain(views.OperationPage(o, items, e, 120).Lines)
+	require.Regexp(t, "✓ 1 +90  closed → 120", page)
+	require.NotContains(t, page, "not settled")
 }
 
 // Of a selection of many filters the texts of an operation have the first ones and how many more
@@ -52,8 +72,8 @@ func TestSelectionOfManyFiltersIsShort(t *testing.T) {
 	s.Operations = []queue.Operation{o}
 	require.Contains(t, plainText(views.PlainLines(&s, e)), short)
 	page := plain(views.OperationPage(o, nil, e, 200).Lines)
-	require.Contains(t, page, "claimed: "+short)
-	require.Greater(t, strings.Index(page, "subscription=73"), strings.Index(page, "Items, last attempted first"))
+	require.Contains(t, page, short+" (as stated when planned")
+	require.Greater(t, strings.Index(page, "subscription=73"), strings.Index(page, "Items, latest first"))
 	for _, n := range []int{1, 2, 4} {
 		r.Select(all[:n])
 		o.Filter = queue.Clean(r.Selection())

@@ -160,7 +160,7 @@ func (p *plainLines) operations(s *queue.Snapshot) {
 		state, done := o.State, ""
 		if o.Frozen > 0 && o.State != queue.BulkPlanned {
 			state += strconv.FormatInt(4*o.Ended()/o.Frozen, 10)
-			done = Count(o.Ended()) + " of " + Count(o.Frozen) + " done, " + strconv.FormatInt(100*o.Ended()/o.Frozen, 10) + " %"
+			done = Count(o.Ended()) + " of " + Count(o.Frozen) + " ended, " + strconv.FormatInt(100*o.Ended()/o.Frozen, 10) + " %"
 		}
 		by := queue.Choose(o.State == queue.BulkPaused && !o.StateBy.Empty(), "by "+o.StateBy.String()+" "+p.e.Clock(o.StateAt), "by "+o.CreatedBy.String())
 		left := ""

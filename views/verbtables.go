@@ -77,10 +77,12 @@ func Producers(rows []queue.ProducerRole) Source {
 }
 
 // OperationItems returns the items of a bulk operation with their results.
-func OperationItems(rows []queue.OperationItem) Source {
+func OperationItems(o queue.Operation, rows []queue.OperationItem) Source {
 	return Source{}.with(List[queue.OperationItem]{Name: "operation-items", Rows: rows, Columns: []Column[queue.OperationItem]{
-		{Name: "item_no", Head: "ITEM"}, {Name: "target", Head: "DEAD LETTER"}, {Name: "outcome"}, {Name: "new_id", Head: "BECAME"},
-		{Name: "first_result", Head: "FIRST ATTEMPT"}, {Name: "first_code", Head: "CODE"}, {Name: "at"}, {Name: "why"},
+		{Name: "item_no", Head: "ITEM"}, {Name: "target", Head: "DEAD LETTER"}, {Name: "outcome", Plain: func(i queue.OperationItem) string { return o.Word(i.Outcome) }}, {Name: "new_id", Head: "BECAME"},
+		{Name: "first_result", Head: "FIRST ATTEMPT", Plain: func(i queue.OperationItem) string {
+			return queue.Choose(o.Unsettled(i), "not settled", cmp.Or(i.FirstResult, "-"))
+		}}, {Name: "first_code", Head: "CODE"}, {Name: "at"}, {Name: "why"},
 	}}.lines())
 }
 

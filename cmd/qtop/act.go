@@ -327,7 +327,7 @@ func (a *app) outcome(res queue.Result, p queue.Plan) error {
 		}
 		for _, r := range res.Results {
 			if res.Action == queue.ActBulkPlan && r.Outcome == "planned" && r.NewID != "" {
-				a.printf("operation %s is planned; start it: qtop ops run %s\n", r.NewID, r.NewID)
+				a.printf("operation %s is planned, %s; start it: qtop ops run %s\n", r.NewID, queue.NotYet(p.Request), r.NewID)
 			}
 		}
 	}

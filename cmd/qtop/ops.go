@@ -1,6 +1,6 @@
 package main
 
-// The verbs that show bulk operations. The actions on them (freeze, start,
+// The verbs that show bulk operations. The actions on them (plan, start,
 // abort, undo) come from the registry.
 
 import (
@@ -17,9 +17,9 @@ import (
 )
 
 func opsCmd(a *app) *cobra.Command {
-	cmd := a.viewCmd(view{use: "ops", example: "qtop ops --watch", short: "Bulk operations with their progress; freeze, start, pause, abort or undo one", list: true, show: listed(queue.ListOperations, "ops", of(views.Operations))}, &viewOptions{})
+	cmd := a.viewCmd(view{use: "ops", example: "qtop ops --watch", short: "Bulk operations with their progress; plan, start, pause, abort or undo one", list: true, show: listed(queue.ListOperations, "ops", of(views.Operations))}, &viewOptions{})
 	show := &viewOptions{limit: 200}
-	one := a.viewCmd(view{use: "show ID", of: "operation", example: "qtop ops show 12", short: "One bulk operation with the result of each item, latest attempt first", show: showOp}, show)
+	one := a.viewCmd(view{use: "show ID", of: "operation", example: "qtop ops show 12", short: "One bulk operation with the result of each item, latest first", show: showOp}, show)
 	wholeFlag(one.Flags(), &show.limit, "limit", "items at most")
 	cmd.AddCommand(one)
 	return cmd
@@ -55,7 +55,7 @@ func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) erro
 		a.itemsOfTotal(op, p)
 		return nil
 	}
-	a.printf("operation %d  %s  %s by %s since %s\nselection, claimed: %s\nreason %s\nrate %s/s, brake %d %%, canary %d\n", op.ID, queue.Clean(string(op.Kind)), queue.Clean(string(op.State)), op.StateBy,
+	a.printf("operation %d  %s  %s by %s since %s\nselection, as stated when planned: %s\nreason %s\nrate %s/s, brake %d %%, canary %d\n", op.ID, queue.Clean(string(op.Kind)), queue.Clean(string(op.State)), op.StateBy,
 		views.PlainTime(&op.StateAt), op.Filter, op.Reason, strconv.FormatFloat(op.Rate, 'f', -1, 64), op.Brake, op.Canary)
 	if !op.StateWhy.Empty() {
 		fmt.Fprintln(a.out, "paused by "+op.StateWhy.String())
@@ -66,9 +66,11 @@ func showOp(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) erro
 	if op.EndedBadly() {
 		a.printf("FAILED  %d requeued, first attempts %d ok / %d failed\n", op.Requeued, op.FirstOK, op.FirstFailed)
 	}
-	a.printf("ended %s: %d done, %d skipped, %d failed, %d undone\nrequeued %d, sent %d, settled %d\nfirst attempts: %d ok / %d failed, %d not settled\n", views.PlainProgress(op.Operation),
-		op.Done, op.Skipped, op.Failed, op.Undone, op.Requeued, op.Sent, op.Done, op.FirstOK, op.FirstFailed, op.Unknown())
-	a.table(views.OperationItems(op.Items), "operation-items")
+	a.printf("ended %s\nitems: %d %s, %d skipped, %d failed, %d undone, %d left\n", views.PlainProgress(op.Operation), op.Requeued, op.Word("done"), op.Skipped, op.Failed, op.Undone, op.Left())
+	if op.Kind != queue.BulkResolve {
+		a.printf("sent: %d of %d requeued, %d settled\nfirst attempts: %d ok / %d failed, %d not settled\n", op.Sent, op.Requeued, op.Done, op.FirstOK, op.FirstFailed, op.Unknown())
+	}
+	a.table(views.OperationItems(op.Operation, op.Items), "operation-items")
 	a.itemsOfTotal(op, p)
 	return nil
 }

@@ -136,14 +136,14 @@ func TestStoryReceiverBreaks(t *testing.T) {
 	h.press("5")
 	h.match(`(?m)` + codes[0][:7] + `.* +` + regexp.QuoteMeta(endpoint) + ` .*` + grouped(cause))
 
-	h.did("freeze it: how many, to whom, what blocks")
+	h.did("plan it: how many, to whom, what blocks")
 	h.press("N")
 	h.until("Canary")
 	h.write("receiver is back")
 	h.press(enter)
 	h.match(`dead letters +` + strconv.Itoa(cause) + `, as of`)
 	require.NotContains(t, h.text(), "blocked", "nothing blocks it")
-	h.answer("Freeze")
+	h.answer("Plan")
 	require.Equal(t, cause, x.number("SELECT frozen_count FROM public.queue_bulk_operation"))
 
 	h.did("start it, and look on")
@@ -152,7 +152,7 @@ func TestStoryReceiverBreaks(t *testing.T) {
 	h.press("S")
 	h.answer("Start")
 	h.press(enter)
-	h.until("Items, last attempted first")
+	h.until("Items, latest first")
 	x.eventually("it goes on at its rate", func() bool { return x.number("SELECT first_ok FROM public.queue_bulk_operation") > 15 })
 
 	h.did("the receiver breaks: the brake says why")

@@ -122,7 +122,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	h.press(enter)
 	h.until(endpoint)
 	h.match(`dead letters +` + strconv.Itoa(cause) + `, as of`)
-	h.answer("Freeze")
+	h.answer("Plan")
 	require.Equal(t, cause, x.number("SELECT frozen_count FROM public.queue_bulk_operation"))
 	_, err = x.conn.Exec(t.Context(), "UPDATE public.dot_config SET value = '5' WHERE key = 'webhook.max_attempts'")
 	require.NoError(t, err)
@@ -154,7 +154,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	h.press("6")
 	h.until("Operations · 1 row")
 	h.press(enter)
-	h.until("Items, last attempted first")
+	h.until("Items, latest first")
 	least := x.number(tried)
 	h.match(`items +[\d,]+ requeued`)
 	h.wait("exact progress", func(text string) bool {
@@ -195,7 +195,7 @@ func TestStoryAtThreeInTheMorning(t *testing.T) {
 	h.until("no live host runs webhook_worker")
 	h.press("\x1b")
 	h.gone("What can block it, in order") // wait, because the bytes of esc and X together would be one key
-	h.until("Items, last attempted first")
+	h.until("Items, latest first")
 
 	// The operator aborts the operation, and undoes the requeues whose sagas
 	// have no attempt yet.

@@ -56,23 +56,32 @@ func (c *Planner) blockedPart(ctx context.Context, p *queue.Plan, x bulkPart) er
 func (c *Planner) blockedFrom(ctx context.Context, p *queue.Plan, s deadLetterSource, where string, frees []string, args ...any) error {
 	switch s.name {
 	case "webhook":
-		return c.blockedHooks(ctx, p, "SELECT d.subscription_id, count(*) FROM "+s.from+where+" GROUP BY 1", frees, args...)
+		return c.blockedHooks(ctx, p, subscriptionsOf(s, where), frees, args...)
 	case "job":
 		return c.blockedLanes(ctx, p, "SELECT d.job_kind, d.event_domain, count(*) FROM "+filtersql.DeadJobFrom+where+" GROUP BY 1, 2", nil, args...)
 	}
 	return nil
 }
 
+// subscriptionsOf is a query for blockedHooks: the webhook subscriptions of the dead letters of a source.
+func subscriptionsOf(s deadLetterSource, where string) string {
+	return "SELECT d.subscription_id, count(*) FROM " + s.from + where + " GROUP BY 1"
+}
+
+// subscriptionsWaiting is a query for blockedHooks: the webhook subscriptions of those items of the
+// operation $1 that are not carried out yet; one index look-up for each, however many items wait.
+const subscriptionsWaiting = `WITH RECURSIVE lane (sub) AS (
+		(SELECT i.subscription_id FROM public.queue_bulk_operation_item i WHERE i.operation_id = $1 AND i.outcome IS NULL ORDER BY i.subscription_id LIMIT 1)
+		UNION ALL
+		SELECT (SELECT i.subscription_id FROM public.queue_bulk_operation_item i WHERE i.operation_id = $1 AND i.outcome IS NULL
+			AND i.subscription_id > l.sub ORDER BY i.subscription_id LIMIT 1) FROM lane l WHERE l.sub IS NOT NULL)
+	SELECT l.sub, 1 FROM lane l WHERE l.sub IS NOT NULL`
+
 // blockedOperation adds what blocks the items of an operation that are not carried out yet.
 func (c *Planner) blockedOperation(ctx context.Context, p *queue.Plan, o queue.Operation) error {
 	switch o.Kind {
-	case "requeue_webhook": // one index look-up per subscription, however many items wait
-		return c.blockedHooks(ctx, p, `WITH RECURSIVE lane (sub) AS (
-				(SELECT i.subscription_id FROM public.queue_bulk_operation_item i WHERE i.operation_id = $1 AND i.outcome IS NULL ORDER BY i.subscription_id LIMIT 1)
-				UNION ALL
-				SELECT (SELECT i.subscription_id FROM public.queue_bulk_operation_item i WHERE i.operation_id = $1 AND i.outcome IS NULL
-					AND i.subscription_id > l.sub ORDER BY i.subscription_id LIMIT 1) FROM lane l WHERE l.sub IS NOT NULL)
-			SELECT l.sub, 1 FROM lane l WHERE l.sub IS NOT NULL`, nil, o.ID)
+	case "requeue_webhook":
+		return c.blockedHooks(ctx, p, subscriptionsWaiting, nil, o.ID)
 	case "replay_job":
 		return c.blockedLanes(ctx, p, `SELECT d.job_kind, d.event_domain, count(*) FROM (SELECT i.target FROM public.queue_bulk_operation_item i
 				WHERE i.operation_id = $1 AND i.outcome IS NULL LIMIT `+strconv.Itoa(itemsAsked)+`) x

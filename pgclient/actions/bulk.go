@@ -34,15 +34,15 @@ func bulkActions() []entry {
 	}
 	return []entry{
 		{Action: queue.Action{
-			ID: queue.ActBulkPlan, Words: "ops plan", Example: "qtop ops plan --filter 'code:HTTP_503 age<2h' --rate 20 --brake 20 --canary 5 --reason 'receiver is back'", Key: "N", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Freeze",
-			Help:     "freeze a selection of dead letters, to requeue or close them at a fixed rate",
+			ID: queue.ActBulkPlan, Words: "ops plan", Example: "qtop ops plan --filter 'code:HTTP_503 age<2h' --rate 20 --brake 20 --canary 5 --reason 'receiver is back'", Key: "N", Panes: []queue.PaneID{queue.PaneDead}, Verb: "Plan", Hint: "at a rate", Title: "Plan an operation: requeue or close at a rate",
+			Help:     "requeue or close dead letters at a rate: freeze the selection as an operation, which is started separately",
 			Opposite: queue.ActBulkAbort, Undo: "abort it under the number that the result shows; nothing is sent until it is started", Targets: queue.Targets{Name: "ID", Many: true, Instead: "filter", List: "dlq", Of: "dead letter"},
 			Danger: queue.DangerMany, Function: "public.fn_queue_bulk_plan(text,text[],text,numeric,integer,integer,text,text)",
 			Role: "dead_letter_operator", Reason: true,
 			Args: []queue.Arg{
 				{Name: "what", Kind: queue.ArgChoice, Label: "What", Default: "requeue", Required: true, Choices: []string{"requeue", "resolve"}, Help: "requeue, or resolve as abandoned"},
 				{Name: "rate", Kind: queue.ArgNumber, Min: 0.01, Max: 1000, Label: "Rate", Default: "20", Required: true, Help: "items per second, 0.01 to 1000"},
-				{Name: "brake", Kind: queue.ArgWhole, Max: 100, Label: "Brake", Default: "20", Required: true, Help: "pause the operation when this percentage of the last 50 first attempts failed; 0 = never"},
+				{Name: "brake", Kind: queue.ArgWhole, Max: 100, Label: "Brake", Default: "20", Required: true, Help: "pause the operation when this percentage of the last 10 to 50 first attempts failed; 0 = never"},
 				{Name: "canary", Kind: queue.ArgWhole, Max: 1000, Label: "Canary", Default: "5", Required: true, Help: "this many items are sent first and must succeed; 0 = none"},
 			},
 		}, plan: planBulk, apply: applyBulk, match: matchDeadLetters},
@@ -53,7 +53,7 @@ func bulkActions() []entry {
 		operation(queue.Action{ID: queue.ActBulkResume, Key: "P", Verb: "Resume", Opposite: queue.ActBulkPause, Danger: queue.DangerMany, Function: "public.fn_queue_bulk_resume(bigint,text)",
 			Words: "ops resume", Example: "qtop ops resume 12", Help: "continue a paused bulk operation; if the brake paused it, the canary is sent first again"}),
 		operation(queue.Action{ID: queue.ActBulkAbort, Key: "X", Verb: "Abort", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_abort(bigint,text)",
-			Words: "ops abort", Example: "qtop ops abort 12", Help: "end a bulk operation for good; items not attempted remain open dead letters"}),
+			Words: "ops abort", Example: "qtop ops abort 12", Help: "end a bulk operation for good; items not requeued remain open dead letters"}),
 		operation(queue.Action{ID: queue.ActBulkRate, Key: "+", Verb: "Rate", Undo: "set it back", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_set_rate(bigint,numeric,text)",
 			Words: "ops rate", Example: "qtop ops rate 12 --rate 5", Help: "change the rate of a bulk operation, also while it runs",
 			Args: []queue.Arg{{Name: "rate", Kind: queue.ArgNumber, Min: 0.01, Max: 1000, Label: "Rate", Required: true, Help: "items per second, 0.01 to 1000"}}}),
@@ -164,6 +164,9 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 		addLine(p, "left out", "%s: there is no such dead letter", missing(gone))
 		tally(p, skipMissing(gone))
 	}
+	if err := c.inOperations(ctx, p, parts); err != nil {
+		return err
+	}
 	for _, x := range parts {
 		if x.n == 0 {
 			continue
@@ -191,8 +194,15 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 	p.Lines = append(p.Lines, line("rate", "%s/s: about %s from the start; if started now, it ends at %s", rateText(rate), span(takes),
 		queue.Stamp(at.Add(takes), "2006-01-02 15:04:05Z")), firstMinute(p.Count, rate))
 	if p.Request.Args["what"] == "requeue" {
-		p.Lines = append(p.Lines, line("canary", "%s", guardText(canary == 0, "none", "the first %d must succeed", canary)),
-			line("brake", "%s", guardText(brake == 0, "none", "pauses when %d %% of the last 50 first attempts failed", brake)))
+		p.Lines = append(p.Lines, line("canary", "%s", queue.Choose(canary == 0, "none", fmt.Sprintf("the first %d must succeed", canary))),
+			line("brake", "%s", queue.BrakeWords(brake)))
+	}
+	for _, x := range parts {
+		if x.n > 0 && x.bulk == "requeue_webhook" {
+			if err := c.beside(ctx, p, true, subscriptionsOf(x.deadLetterSource, x.where), x.b.Args...); err != nil {
+				return err
+			}
+		}
 	}
 	if err := c.runners(ctx, p, kinds...); err != nil {
 		return err
@@ -268,13 +278,6 @@ func (c *Planner) sample(ctx context.Context, p *queue.Plan, x bulkPart) error {
 	ids, err := pgrow.Column[string](ctx, c.act, "SELECT "+x.text()+" FROM ("+x.ids+" LIMIT 3) s", x.b.Args...)
 	addLine(p, "first ids", "%s", strings.Join(ids, ", "))
 	return err
-}
-
-func guardText(off bool, none, format string, n int) string {
-	if off {
-		return none
-	}
-	return fmt.Sprintf(format, n)
 }
 
 // runners adds lines that warn if requeueing is switched off, if no live host runs bulk operations,

@@ -267,6 +267,9 @@ func planDeadLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 		if err := c.blockedDeadLetters(ctx, p, ids); err != nil {
 			return err
 		}
+		if p.Count > 1 {
+			addLine(p, "rate", "no limit: all are due at once; at a rate: N in pane 5, or qtop requeue --rate N")
+		}
 	}
 	if len(sources) > 1 {
 		addLine(p, "audit", "%s rows, one for the %s; the result shows the id of the last", []string{"two", "three"}[len(sources)-2], strings.Join(sources, " and one for the "))

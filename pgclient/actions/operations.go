@@ -61,8 +61,10 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 	p.Lines = append(p.Lines,
 		line("operation", "%d: %s", o.ID, o.Title(strconv.FormatInt(o.Frozen, 10))),
 		line("state", "%s by %s since %s", o.State, o.StateBy, queue.Stamp(o.StateAt, "2006-01-02 15:04:05Z")), line("reason", "%s", o.Reason),
-		line("progress", "%d of %d ended: %d done, %d skipped, %d failed, %d undone; %d requeued, %d sent", o.Ended(), o.Frozen, o.Done, o.Skipped, o.Failed, o.Undone, o.Requeued, o.Sent),
-		line("first attempts", "%d succeeded, %d failed, %d not settled", o.FirstOK, o.FirstFailed, o.Unknown()))
+		line("progress", "%d of %d ended; items: %d %s, %d skipped, %d failed, %d undone, %d left", o.Ended(), o.Frozen, o.Requeued, o.Word("done"), o.Skipped, o.Failed, o.Undone, o.Left()))
+	if o.Kind != queue.BulkResolve {
+		addLine(p, "first attempts", "%d of %d requeued sent: %d ok / %d failed, %d not settled", o.Sent, o.Requeued, o.FirstOK, o.FirstFailed, o.Unknown())
+	}
 	if o.StateWhy.String() != "" {
 		addLine(p, "paused by", "%s", o.StateWhy)
 	}
@@ -81,6 +83,11 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 		if err := c.blockedOperation(ctx, p, o); err != nil {
 			return err
 		}
+		if o.Kind == "requeue_webhook" {
+			if err := c.beside(ctx, p, o.Tried() == 0, subscriptionsWaiting, o.ID); err != nil {
+				return err
+			}
+		}
 		if err := c.runners(ctx, p, o.Kind); err != nil {
 			return err
 		}
@@ -94,7 +101,7 @@ func planOperation(ctx context.Context, c *Planner, p *queue.Plan) error {
 			addLine(p, "then", "up to %s recalled: those not attempted yet", queue.Plural(p.Count, "item is", "items are"))
 		}
 	case queue.ActBulkAbort:
-		addLine(p, "then", "%s, not attempted, as open; this operation cannot be started again", queue.Plural(o.Left(), "dead letter remains", "dead letters remain"))
+		addLine(p, "then", "%s open; this operation cannot be started again", queue.Plural(o.Left(), "dead letter remains", "dead letters remain"))
 		if o.Unknown() > 0 {
 			addLine(p, "still sent", "%s, at the same rate; undo recalls what is not attempted yet", queue.Plural(o.Unknown(), "requeued item", "requeued items"))
 		}

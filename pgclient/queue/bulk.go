@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -47,6 +48,30 @@ type Operation struct {
 	Waits        Text       `json:"waits"`           // what a running operation waits for, apart from its rate; empty = nothing
 }
 
+// NotYet says, of a request that plans operations, what has not happened when they are planned.
+func NotYet(r Request) string {
+	return "nothing is " + Choose(r.Args["what"] == BulkResolve, "closed", "sent") + " yet"
+}
+
+// BrakeWords says when the brake of an operation pauses it; percent is its setting. fn_queue_bulk_halt
+// does it so.
+func BrakeWords(percent int) string {
+	return Choose(percent == 0, "none", fmt.Sprintf("pauses when %d %% of the last 10 to 50 first attempts failed", percent))
+}
+
+// Word returns the word for the outcome of an item: done is what the operation does to a dead letter.
+func (o Operation) Word(outcome string) string {
+	if outcome != "done" {
+		return outcome
+	}
+	return Choose(o.Kind == BulkResolve, "closed", "requeued")
+}
+
+// Unsettled reports whether an item is requeued and its first attempt is not settled yet.
+func (o Operation) Unsettled(i OperationItem) bool {
+	return i.Outcome == "done" && i.FirstResult == "" && o.Kind != BulkResolve
+}
+
 // Filters returns the filters that selected the dead letters.
 func (o Operation) Filters() []string {
 	s := o.Filter.String()
@@ -68,7 +93,7 @@ func (o Operation) Title(frozen string) string {
 // Tried returns the number of items that were requeued, skipped, failed or undone.
 func (o Operation) Tried() int64 { return o.Requeued + o.Skipped + o.Failed + o.Undone }
 
-// Left returns the number of items that were not attempted yet.
+// Left returns the number of items that were not carried out yet.
 func (o Operation) Left() int64 { return o.Frozen - o.Tried() }
 
 // Ended returns the number of items in their final state.
@@ -116,7 +141,7 @@ func OperationFields() []Field {
 type OperationItem struct {
 	No          int64      `json:"item_no"`      // its place in the order of the operation, from 1
 	Target      Text       `json:"target"`       // id of the dead letter: NUMBER, job:UUID or event:UUID
-	Outcome     string     `json:"outcome"`      // done, skipped, failed, undone; empty = not attempted
+	Outcome     string     `json:"outcome"`      // done, skipped, failed, undone; empty = not carried out
 	Why         Text       `json:"why"`          // why it was skipped or failed
 	NewID       Text       `json:"new_id"`       // the saga or job that the dead letter became
 	At          *time.Time `json:"at"`           // when it was carried out; null = not yet

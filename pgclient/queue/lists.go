@@ -24,7 +24,7 @@ const (
 	ListJobs               ListKind = "jobs"                // []Job: live jobs of one queue lane (Query.ID = "domain/kind") or of all, longest wait first
 	ListJob                ListKind = "job"                 // *JobDetail: one job (Query.ID), live or finished, with its masked payload
 	ListOperations         ListKind = "operations"          // []Operation: bulk operations, newest first
-	ListOperation          ListKind = "operation"           // *OperationDetail: one operation (Query.ID) with a page of its items, last attempted first
+	ListOperation          ListKind = "operation"           // *OperationDetail: one operation (Query.ID) with a page of its items, latest first
 	ListEndpoints          ListKind = "endpoints"           // EndpointList: webhook subscriptions, those with problems first, and the leases on their jobs
 	ListEndpoint           ListKind = "endpoint"            // *EndpointDetail: one webhook subscription (Query.ID) with its latest attempts, its leases and its retry calendar
 	ListLeases             ListKind = "webhook_leases"      // []WebhookLease: leases on webhook jobs, expired ones first

@@ -27,7 +27,7 @@ COMMENT ON COLUMN public.queue_bulk_operation.state IS 'planned, running, paused
 COMMENT ON COLUMN public.queue_bulk_operation.state_why IS 'why the operation was paused by canary, brake or an error';
 COMMENT ON COLUMN public.queue_bulk_operation.rate_per_second IS 'items per second, 0.01 to 1000; fractions carry over';
 COMMENT ON COLUMN public.queue_bulk_operation.brake_percent IS
-  'the operation is paused when this share of its last 50 first attempts failed; 0 = no brake';
+  'the operation is paused when this share of its last 10 to 50 first attempts failed; 0 = no brake';
 COMMENT ON COLUMN public.queue_bulk_operation.canary IS
   'this many items run first; their first attempts must succeed before the others start';
 COMMENT ON COLUMN public.queue_bulk_operation.frozen_count IS 'number of items';
