@@ -211,6 +211,7 @@ func TestReportSuspensions(t *testing.T) {
 	resume := queue.Request{Action: queue.ActResume, Targets: []string{acme}, Reason: "deployed", Args: map[string]string{}}
 	require.EqualValues(t, 1, apply(t, op, plan(t, op, resume)).Done)
 	w.shut(slowURL, "circuit")
+	w.exec("UPDATE public.webhook_endpoint_suspensions SET note = '10 failures in a row'")
 
 	r := report(t, w, time.Hour)
 	require.Len(t, r.Suspensions, 3)
@@ -220,6 +221,6 @@ func TestReportSuspensions(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(-30*time.Minute), *closed.EndedAt, 2*time.Minute)
 	require.Equal(t, "operator hooks.acme.test ann it is deploying resumed ann", suspended.Reason+" "+suspended.Endpoint.String()+" "+suspended.By.String()+" "+
 		suspended.Note.String()+" "+suspended.Ended+" "+suspended.EndedBy.String())
-	require.Equal(t, "circuit slow.test anna ", open.Reason+" "+open.Endpoint.String()+" "+open.By.String()+" "+open.Ended)
+	require.Equal(t, "circuit slow.test anna 10 failures in a row ", open.Reason+" "+open.Endpoint.String()+" "+open.By.String()+" "+open.Note.String()+" "+open.Ended)
 	require.Nil(t, open.EndedAt)
 }

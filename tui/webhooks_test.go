@@ -326,3 +326,11 @@ func TestThePageOfWhyActsOnNoOtherRow(t *testing.T) {
 		x.sees("1 selected")
 	})
 }
+
+// The help of pane 7 says how an endpoint is suspended where D would close its circuit.
+func TestHelpSaysHowToSuspendBehindACircuit(t *testing.T) {
+	run(t, setup{w: 120, h: 40}, func(x *console) {
+		x.press("7", "?")
+		x.sees("there type :endpoint suspend")
+	})
+}

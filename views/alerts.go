@@ -35,7 +35,9 @@ func Alerts(s *queue.Snapshot) Source {
 			return e.sign(rank(a.Severity)), e.tone(rank(a.Severity))
 		},
 		Columns: []Column[queue.Alert]{
-			{Name: "subject", Width: 20, Want: 24, Max: 40, Look: strong, Text: func(a queue.Alert, _ Env) string { return AlertName(a) }, Plain: func(a queue.Alert) string { return a.Subject.String() }},
+			{Name: "subject", Width: 20, Want: 24, Max: 40, Look: strong, Text: func(a queue.Alert, _ Env) string { return AlertName(a) }, Plain: func(a queue.Alert) string {
+				return strings.TrimSpace(a.Subject.String() + " " + a.Receiver())
+			}},
 			{Name: "severity", Width: 9, Look: ofRow, Say: func(_ Env, v any) string { return severity(fmt.Sprint(v)) }},
 			{Name: "age_seconds", Title: "for", Width: 8, Right: true},
 			{Name: "ratio", Title: "×cadence", Head: "RATIO", Width: 9, Max: 11, Right: true, Drop: 3, Text: alertRatio, Plain: func(a queue.Alert) string { return PlainRatio(a.Ratio) }},
@@ -83,7 +85,8 @@ func AlertName(a queue.Alert) string {
 	case queue.AlertUnclaimed, queue.AlertBacklog:
 		return a.Queue()
 	case queue.AlertCircuit:
-		return "circuit " + strings.TrimPrefix(a.Subject.String(), "circuit:")
+		id := strings.TrimPrefix(a.Subject.String(), "circuit:")
+		return strings.TrimSpace("circuit " + id + " " + a.Receiver())
 	}
 	return a.Subject.String()
 }

@@ -42,7 +42,7 @@ func TestFailingEndpointIsTold(t *testing.T) {
 	got := plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines)
 	require.Contains(t, got, "✖ SUSPENDED   pay.example by ben · 2 endpoints kept failing")
 	require.Equal(t, "critical", views.Troubles(&s)[1].Severity)
-	require.Contains(t, views.Troubles(&s)[1].Text.String(), "hooks.acme.example · failing · suspended for 2h 00m · until resumed · owner ann")
+	require.Contains(t, views.Troubles(&s)[1].Text.String(), "hooks.acme.example · endpoint kept failing · suspended for 2h 00m · until resumed · owner ann")
 	require.Equal(t, "warning", views.Troubles(&s)[0].Severity)
 }
 
@@ -81,7 +81,7 @@ func TestAlertsFoldByCause(t *testing.T) {
 		got := plain(v.Lines)
 		for _, words := range []string{
 			"✖ NO HOST", "no host runs config_expiry", "UNCLAIMED   job mail.send in kg", "✖ BACKLOG     events iu · due for 2h 00m · 9 wait",
-			"✖ SUSPENDED   hooks.acme.example · circuit · open for 2h 00m", "1 executor is silent: part of the alert above",
+			"✖ SUSPENDED   hooks.acme.example · circuit open · for 2h 00m", "1 executor is silent: part of the alert above",
 		} {
 			require.Contains(t, got, words, size)
 		}
@@ -180,4 +180,35 @@ func TestLineWithoutSilences(t *testing.T) {
 		}
 		require.Contains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, env(theme.Options{}), views.Size{W: 120, H: 40}).Lines), "· "+c.want+"\n")
 	}
+}
+
+// The row of an endpoint that a person suspended says until when, who, since when and why, as that of a
+// flag that is off; so does its page.
+func TestSuspensionByAPersonSaysWhy(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{Depth: theme.Mono})
+	s := viewstest.Rich()
+	until := viewstest.Now().Add(20 * time.Minute)
+	s.Suspended = []queue.Suspension{{
+		SubscriptionID: 11, Endpoint: queue.Clean("api.slow.example"), Reason: queue.Clean("operator"), Since: viewstest.Now().Add(-10 * time.Minute), Until: &until,
+		By: queue.Clean("ben"), Note: queue.Clean("receiver is being repaired"),
+	}}
+	v := views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40})
+	require.Contains(t, plain(v.Lines), `SUSPENDED   api.slow.example · back 00:34 · ben 00:04 · "receiver is being repaired"`)
+	for _, r := range viewstest.Endpoints() {
+		page := plain(views.EndpointPage(r, nil, e, 200).Lines)
+		switch r.Reason.String() {
+		case "operator":
+			require.Contains(t, page, `by ben since 2026-11-21 00:04:07 UTC, "receiver is being repaired", for another 20m`)
+		case "circuit":
+			require.Contains(t, page, "D closes the circuit now; to send nothing: :endpoint suspend 5")
+		}
+	}
+}
+
+// An open circuit is named by its number and its receiver.
+func TestCircuitNamesItsReceiver(t *testing.T) {
+	t.Parallel()
+	all := conditions()
+	require.Equal(t, "circuit 12 hooks.acme.example", views.AlertName(all[len(all)-1]))
 }

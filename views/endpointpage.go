@@ -72,7 +72,7 @@ func (p *pageBuilder) endpointState(r queue.Endpoint) {
 			s = "circuit open: nothing is sent, no attempt is spent"
 		}
 		if r.Since != nil {
-			s += ", by " + r.SuspendedBy.String() + " since " + e.Stamp(*r.Since)
+			s += ", by " + r.SuspendedBy.String() + " since " + e.Stamp(*r.Since) + quoted(r.Note)
 		}
 		switch {
 		case r.Gate == "half_open", over:
@@ -81,8 +81,17 @@ func (p *pageBuilder) endpointState(r queue.Endpoint) {
 		default:
 			s += ", until it is resumed"
 		}
-		p.paint("state", s+"; D resumes the endpoint", e.Theme.Warning)
+		do := "; D resumes the endpoint"
+		if r.Reason.String() == "circuit" {
+			do = "; D closes the circuit now; to send nothing: :endpoint suspend " + strconv.FormatInt(r.ID, 10)
+		}
+		p.paint("state", s+do, e.Theme.Warning)
 	}
+}
+
+// quoted returns the reason that somebody gave, behind the text that it explains; "" = none.
+func quoted(reason queue.Text) string {
+	return queue.Choose(reason.Empty(), "", ", \""+reason.String()+"\"")
 }
 
 func slowStartWords(r queue.Endpoint) string {

@@ -174,12 +174,19 @@ func suspensions(s *queue.Snapshot, e Env) troubles {
 		subject := queue.Choose(failing, "failing:", "circuit:") + id
 		if a, ok := queue.Find(s.Alerts, func(a queue.Alert) bool { return a.Subject.String() == subject }); ok {
 			r = rank(a.Severity)
-			until = e.dotted(queue.Choose(failing, "suspended for ", "open for ")+Age(a.AgeSeconds), until, queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), ""))
+			until = e.dotted(queue.Choose(failing, "suspended for ", "for ")+Age(a.AgeSeconds), until, queue.Choose(a.State == "acked", "owner "+a.AckedBy.String(), ""))
 		}
 		by := queue.Choose(x.By.Empty(), "", "by "+x.By.String())
 		k := suspendedBy(x)
 		kinds[k] = append(kinds[k], strings.TrimSpace(x.Endpoint.String()+" "+by))
-		text := e.dotted(x.Endpoint.String(), x.Reason.String(), until, "since "+e.Clock(x.Since), by)
+		text := e.dotted(x.Endpoint.String(), suspendedWords(x), until, "since "+e.Clock(x.Since), by)
+		if k == 0 { // as a flag that is off
+			back := queue.Choose(x.Until == nil, until, "")
+			if x.Until != nil {
+				back = "back " + e.Clock(*x.Until)
+			}
+			text = e.dotted(x.Endpoint.String(), back, strings.TrimSpace(x.By.String()+" "+e.Clock(x.Since)), strings.TrimPrefix(quoted(x.Note), ", "))
+		}
 		t.add(Target{Pane: queue.PaneWebhooks, ID: id}, r, x.Endpoint.String(), text, t.cure)
 		t.all[len(t.all)-1].cause = x.Reason.String()
 	}
@@ -207,6 +214,11 @@ func suspendedBy(x queue.Suspension) int {
 		return 1
 	}
 	return 0
+}
+
+// suspendedWords says what stopped an endpoint, in the words of the summary.
+func suspendedWords(x queue.Suspension) string {
+	return []string{"suspended", "endpoint kept failing", "endpoint answered 410", "circuit open"}[suspendedBy(x)]
 }
 
 // someOf returns n with its noun in singular or plural; "" if n is 0.

@@ -125,7 +125,7 @@ func (p *plainLines) alerts(s *queue.Snapshot) {
 		case queue.AlertBacklog:
 			name, what = "BACKLOG "+a.Queue(), "overdue"
 		case queue.AlertCircuit:
-			name, what = "CIRCUIT webhook subscription "+strings.TrimPrefix(a.Subject.String(), "circuit:"), "open for too long"
+			name, what = "CIRCUIT webhook subscription "+strings.TrimSpace(strings.TrimPrefix(a.Subject.String(), "circuit:")+" "+a.Receiver()), "open for too long"
 		case queue.AlertQuarantine:
 			name = "SET ASIDE " + quarantineName(a)
 		case "failing":

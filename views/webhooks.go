@@ -58,12 +58,15 @@ func Webhooks(rows []queue.Endpoint, leases []queue.WebhookLease) Source {
 			return e.atWork(endpointRank(r), r.Leased > 0)
 		},
 		Columns: []Column[queue.Endpoint]{
-			{Name: "endpoint", Width: 24, Want: 28, Max: 48, Cell: func(r queue.Endpoint, e Env) table.Cell { // a narrow screen has no column for the subscription
+			{Name: "endpoint", Width: 22, Want: 26, Max: 48, Cell: func(r queue.Endpoint, e Env) table.Cell { // a narrow screen has no column for the subscription
 				tail := queue.Choose(hosts[r.Endpoint] > 1, " #"+strconv.FormatInt(r.ID, 10), "")
 				return table.Cell{Text: r.Endpoint.String() + tail, Style: e.Theme.Strong, Tail: tail}
 			}},
 			{Name: "subscription_id", Title: "sub", Head: "SUBSCRIPTION", Width: 4, Max: 7, Right: true, Drop: 5, Look: dim, Say: digits},
-			{Name: "gate", Title: "state, left", Head: "STATE", Width: 12, Max: 18, Lively: true, Text: gateWords, Tone: func(r queue.Endpoint, e Env) theme.Style { return e.warn(r.Shut()) }, Plain: PlainGate},
+			{Name: "gate", Title: "state, left", Head: "STATE", Width: 15, Max: 24, Lively: true, Plain: PlainGate, Cell: func(r queue.Endpoint, e Env) table.Cell {
+				words, left := gateWords(r, e)
+				return table.Cell{Text: words + left, Style: e.warn(r.Shut()), Tail: left}
+			}},
 			{Name: "age_seconds", Title: "oldest", Width: 8, Right: true, Drop: 1, Cell: func(r queue.Endpoint, e Env) table.Cell {
 				return queue.Choose(r.OldestAt == nil, cell(e.Theme.G.Dash, e.Theme.Dim), cell(dashed(e, r.AgeSeconds, Age), e.tone(endpointRank(r))))
 			}},
@@ -138,22 +141,22 @@ func endpointRank(r queue.Endpoint) int {
 }
 
 // gateWords returns whether requests are sent to an endpoint (its gate), in a
-// few words. An open gate is "sending": beside "circuit open", the word "open"
-// would mean the opposite.
-func gateWords(r queue.Endpoint, e Env) string {
-	s := queue.Shown(queue.GateWords(), r.Gate)
+// few words, and how much of a suspension is left. An open gate is "sending":
+// beside "circuit open", the word "open" would mean the opposite.
+func gateWords(r queue.Endpoint, e Env) (s, left string) {
+	s = queue.Shown(queue.GateWords(), r.Gate)
 	if r.Gate == "open" && r.SlowStart != nil {
-		return "slow " + slowRate(r)
+		return "slow " + slowRate(r), ""
 	}
 	if r.Gate == "suspended" {
-		s = r.Reason.String()
+		s = queue.Choose(r.Reason.String() == "operator", r.Gate, r.Reason.String())
 		if r.Until != nil && e.Now.Before(*r.Until) {
-			s += " " + e.Until(*r.Until)
+			left = " " + e.Until(*r.Until) + " left"
 		} else if r.Until != nil && s == "circuit" { // the circuit's time ended after the snapshot was taken
 			s = "half open"
 		}
 	}
-	return s
+	return s, left
 }
 
 // slowRate returns the rate of a slow start, rounded to a tenth.

@@ -111,11 +111,11 @@ func TestFreezingThreeEndpointsTakesTwelveKeys(t *testing.T) {
 		h.until("4 rows")
 		way(h)
 		h.until("How many") // now the preview is that of all matching rows
-		h.until("Freeze " + all)
+		h.until("Plan " + all)
 		for _, n := range []string{"1", "2", "3"} {
 			h.until(strings.ToLower(cause) + n + ".example")
 		}
-		h.confirm("Freeze")
+		h.confirm("Plan")
 		require.LessOrEqual(t, h.count(), 12)
 		require.Equal(t, 3*each, x.number(fmt.Sprintf("SELECT frozen_count FROM public.queue_bulk_operation ORDER BY operation_id OFFSET %d LIMIT 1", i)))
 		h.keys("q")

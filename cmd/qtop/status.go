@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,7 +96,7 @@ func reasons(st statusJSON) []views.Trouble {
 		return slices.ContainsFunc(st.top, func(x views.Trouble) bool { return x.Target == t })
 	}
 	for _, l := range alertLines(st) {
-		if !has(l.about) {
+		if l.about.Pane == queue.PaneWebhooks || !has(l.about) { // a circuit may be critical where its suspension is a warning
 			add(l.kind, l.severity, queue.Clean(l.subject), fmt.Sprintf(l.form, l.values...))
 		}
 	}
@@ -244,14 +245,35 @@ func alertLines(st statusJSON) (out []statusLine) {
 		if !known { // an alert kind of a newer release
 			words = [2]string{"ALERT", "%s · for %s · %s the threshold"}
 		}
+		about, name := views.Target{Pane: queue.PaneAlerts, ID: al.Key.String()}, views.AlertName(al)
+		detail := al.Detail
+		if al.Kind == queue.AlertCircuit || al.Kind == queue.AlertFailing { // the line about the suspension says less
+			_, id, _ := strings.Cut(al.Subject.String(), ":")
+			about = views.Target{Pane: queue.PaneWebhooks, ID: id}
+		}
+		if al.Kind == queue.AlertCircuit {
+			name = strings.TrimPrefix(name, "circuit ")
+			if _, probes, ok := strings.Cut(detail.String(), ", "); ok {
+				detail = queue.Clean(probes + nextProbe(st.Suspended, about.ID))
+			}
+		}
 		times := queue.Choose(al.Kind == queue.AlertQuarantine, queue.Plural(int64(al.Ratio), "attempt", "attempts"), views.PlainRatio(al.Ratio))
 		out = append(out, statusLine{
-			about: views.Target{Pane: queue.PaneAlerts, ID: al.Key.String()}, kind: words[0], form: words[1] + " · %s%s · %s",
-			values:   []any{views.AlertName(al), views.PlainAge(al.AgeSeconds), times, al.Severity, because(al.Detail), owner},
+			about: about, kind: words[0], form: words[1] + " · %s%s · %s",
+			values:   []any{name, views.PlainAge(al.AgeSeconds), times, al.Severity, because(detail), owner},
 			severity: al.Severity, subject: views.AlertName(al),
 		})
 	}
 	return out
+}
+
+// nextProbe says when the next probe of a subscription with an open circuit may be sent.
+func nextProbe(suspended []queue.Suspension, id string) string {
+	x, ok := queue.Find(suspended, func(x queue.Suspension) bool { return strconv.FormatInt(x.SubscriptionID, 10) == id })
+	if !ok || x.Until == nil {
+		return ""
+	}
+	return ", the next may be sent at " + views.PlainTime(x.Until)
 }
 
 // statusLanes prints the job lanes that need attention and the stuck leases.

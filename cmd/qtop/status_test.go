@@ -53,7 +53,7 @@ func TestStatusHasEveryTroubleOfTheOverview(t *testing.T) {
 		}
 	}
 	require.Equal(t, of, lines, "each trouble has one line\n%s", out.String())
-	for _, want := range []string{"BRAKE   #12 ", "SUSPENDED hooks.gone.example · 410 Gone · until resumed · since 2026-"} {
+	for _, want := range []string{"BRAKE   #12 ", "SUSPENDED hooks.gone.example · endpoint answered 410 · until resumed · since 2026-"} {
 		require.Contains(t, out.String(), want)
 	}
 

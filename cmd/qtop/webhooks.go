@@ -28,6 +28,9 @@ func showEndpoint(ctx context.Context, a *app, c *pgclient.Client, id string) er
 	a.printf("subscription %d  %s  %s\nstate %s", e.ID, e.EventType, e.URL, views.PlainGate(e))
 	if e.Since != nil {
 		a.printf(" by %s since %s", e.SuspendedBy, views.PlainTime(e.Since))
+		if !e.Note.Empty() {
+			a.printf(", %q", e.Note.String())
+		}
 	}
 	a.printf("\nwaiting %d: %d new, %d in progress, %d waiting for their next attempt\nin flight %d, %d with an expired lease\nended %d delivered, %d dead, %d of them open\n",
 		e.Waiting, e.Pending, e.InProgress, e.PendingRetry, e.Leased, e.Expired, e.Completed, e.DeadLettered, e.DeadOpen)

@@ -155,7 +155,7 @@ func (c *Planner) mayCall(ctx context.Context, e entry) error {
 	if err != nil {
 		return err
 	}
-	return queue.NewError(queue.KindPermission, "login "+login+" may not "+e.Words, "", cmp.Or(do, "ask for the role "+e.Role)+"; see qtop doctor")
+	return queue.NewError(queue.KindPermission, "login "+login+" may not run qtop "+e.Words, "", cmp.Or(do, "ask for the role "+e.Role)+"; see qtop doctor")
 }
 
 // Apply carries out a plan that Plan returned. If the plan was refused, or if the rows changed

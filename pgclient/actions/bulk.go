@@ -168,6 +168,13 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	for _, x := range parts {
+		if x.n > 0 && x.bulk == "requeue_webhook" {
+			if err := c.beside(ctx, p, true, subscriptionsOf(x.deadLetterSource, x.where), x.b.Args...); err != nil {
+				return err
+			}
+		}
+	}
+	for _, x := range parts {
 		if x.n == 0 {
 			continue
 		}
@@ -196,13 +203,6 @@ func planBulk(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if p.Request.Args["what"] == "requeue" {
 		p.Lines = append(p.Lines, line("canary", "%s", queue.Choose(canary == 0, "none", fmt.Sprintf("the first %d must succeed", canary))),
 			line("brake", "%s", queue.BrakeWords(brake)))
-	}
-	for _, x := range parts {
-		if x.n > 0 && x.bulk == "requeue_webhook" {
-			if err := c.beside(ctx, p, true, subscriptionsOf(x.deadLetterSource, x.where), x.b.Args...); err != nil {
-				return err
-			}
-		}
 	}
 	if err := c.runners(ctx, p, kinds...); err != nil {
 		return err

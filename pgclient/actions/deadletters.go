@@ -253,6 +253,9 @@ func planDeadLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	counted(p, "dead letters", len(a.results), names, "none of them exists")
+	if p.Request.Action == queue.ActRequeue && p.Count > 1 {
+		addLine(p, "rate", "no limit: all are due at once; at a rate: N in pane 5, or qtop requeue --rate N")
+	}
 	var sources []string
 	for i, s := range deadLetterSources() {
 		if len(ids[i]) == 0 {
@@ -266,9 +269,6 @@ func planDeadLetters(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if p.Request.Action == queue.ActRequeue {
 		if err := c.blockedDeadLetters(ctx, p, ids); err != nil {
 			return err
-		}
-		if p.Count > 1 {
-			addLine(p, "rate", "no limit: all are due at once; at a rate: N in pane 5, or qtop requeue --rate N")
 		}
 	}
 	if len(sources) > 1 {

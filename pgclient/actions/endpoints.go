@@ -20,7 +20,7 @@ func endpointActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActSuspend, Words: "endpoint suspend", Example: "qtop endpoint suspend 7 --for 30m --reason 'receiver is deploying'", Group: "Suspend or resume a webhook subscription", Key: "D", Panes: []queue.PaneID{queue.PaneWebhooks}, Verb: "Suspend",
-			Help:     "send nothing to an endpoint until it is resumed, or for a limited time; waiting deliveries use up no attempts",
+			Help:     "send nothing to an endpoint until it is resumed, or for a limited time; waiting deliveries use up no attempts (where the circuit is open, D closes it: there type :endpoint suspend)",
 			Opposite: queue.ActResume, Targets: queue.Targets{Name: "SUBSCRIPTION", Many: true, List: "webhooks", Of: "endpoint"},
 			Danger: queue.DangerMany, Function: "public.fn_endpoint_suspend(bigint,text,text,interval)", Role: "dead_letter_operator", Reason: true,
 			Args: []queue.Arg{{Name: "for", Kind: queue.ArgDuration, Label: "For", Help: "resumed automatically after this time, such as 30m or 2h", Empty: "until an operator resumes it"}},

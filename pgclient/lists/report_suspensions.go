@@ -24,7 +24,7 @@ func reportSuspensions(ctx context.Context, tx pgx.Tx, r *queue.Report) (err err
 			CROSS JOIN LATERAL public.fn_queue_picture_at(t) p WHERE p.taken_at >= $1::timestamptz - interval '2 minutes'
 		), seen AS (
 			SELECT (x.row ->> 'subscription_id')::bigint AS sub, (x.row ->> 'since')::timestamptz AS since, x.row ->> 'reason' AS reason,
-				max(x.row ->> 'by') AS by, max(s.taken_at) AS last_at
+				max(x.row ->> 'by') AS by, max(x.row ->> 'note') AS note, max(s.taken_at) AS last_at
 			FROM stored s CROSS JOIN LATERAL jsonb_array_elements(CASE jsonb_typeof(s.suspended) WHEN 'array' THEN s.suspended ELSE '[]' END) x (row)
 			GROUP BY 1, 2, 3
 		), suspended AS (
@@ -36,13 +36,13 @@ func reportSuspensions(ctx context.Context, tx pgx.Tx, r *queue.Report) (err err
 				a.before ->> 'by' AS by, a.before ->> 'note' AS note, a.at, a.actor
 			FROM public.queue_operator_action a WHERE a.at >= $1 AND a.at < $2 AND a.action = 'endpoint_resume' AND a.outcome = 'done'
 		), lasting AS (
-			SELECT g.subscription_id AS sub, g.suspended_since AS since, g.suspended_reason AS reason, g.suspended_by AS by FROM public.v_webhook_gate g
+			SELECT g.subscription_id AS sub, g.suspended_since AS since, g.suspended_reason AS reason, g.suspended_by AS by, g.suspended_note AS note FROM public.v_webhook_gate g
 			WHERE g.suspended_since < $2 AND (g.suspended_reason = 'circuit' OR COALESCE(g.suspended_until > now(), true))
 		), keys AS (
 			SELECT sub, since, reason FROM seen UNION SELECT sub, since, reason FROM suspended
 			UNION SELECT sub, since, reason FROM resumed UNION SELECT sub, since, reason FROM lasting
 		)
-		SELECT count(*) OVER (), k.sub, COALESCE(s.endpoint::text, '(none)'), k.reason, k.since, COALESCE(o.by, n.by, u.by, l.by, ''), COALESCE(u.note, o.note, ''),
+		SELECT count(*) OVER (), k.sub, COALESCE(s.endpoint::text, '(none)'), k.reason, k.since, COALESCE(o.by, n.by, u.by, l.by, ''), COALESCE(u.note, o.note, l.note, n.note, ''),
 			CASE WHEN l.sub IS NOT NULL THEN NULL WHEN o.sub IS NOT NULL THEN o.at WHEN u.until <= now() THEN u.until ELSE n.last_at END,
 			CASE WHEN l.sub IS NOT NULL THEN '' WHEN o.sub IS NOT NULL THEN 'resumed' WHEN u.until <= now() THEN 'expired'
 				WHEN n.sub IS NOT NULL THEN 'last_seen' ELSE 'unknown' END, COALESCE(o.actor, '')

@@ -75,7 +75,7 @@ func endpointPage(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, li
 		var url string
 		err := row.Scan(&e.ID, &e.EventType, &url, &e.Endpoint, &e.Gate, &e.Unsigned, &e.MaxAttempts, &e.RateLimit, &e.Waiting,
 			&e.OldestAt, &e.AgeSeconds, &e.DeadOpen, &e.Pending, &e.InProgress, &e.PendingRetry, &e.Completed, &e.DeadLettered,
-			&e.Leased, &e.Expired, &e.NextAt, &e.SuspendedBy, &e.Reason, &e.Since, &e.Until, &e.FailuresInRow, &e.LastSuccessAt,
+			&e.Leased, &e.Expired, &e.NextAt, &e.SuspendedBy, &e.Reason, &e.Note, &e.Since, &e.Until, &e.FailuresInRow, &e.LastSuccessAt,
 			&e.LastFailureAt, &e.LastFailure, &e.SlowStart, &e.Recent, &e.RecentOK, &e.P50MS, &e.P95MS, total)
 		e.URL = queue.SafeURL(url)
 		return e, err
@@ -96,7 +96,7 @@ func endpointPage(ctx context.Context, db *pgpool.Pool, b *filtersql.Builder, li
 		SELECT v.subscription_id, v.event_type, v.callback_url, v.endpoint, v.gate, v.unsigned, v.max_attempts, v.rate_limit_per_second, v.waiting,
 			v.oldest_waiting_at, floor(public.fn_age(v.oldest_waiting_at))::bigint, v.dead_open,
 			COALESCE(s.pending, 0), COALESCE(s.progress, 0), COALESCE(s.retry, 0), COALESCE(s.completed, 0), COALESCE(s.dead, 0),
-			COALESCE(l.n, 0), COALESCE(l.expired, 0), n.at, v.suspended_by, v.suspended_reason, v.suspended_since,
+			COALESCE(l.n, 0), COALESCE(l.expired, 0), n.at, v.suspended_by, v.suspended_reason, v.suspended_note, v.suspended_since,
 			CASE WHEN isfinite(v.suspended_until) THEN v.suspended_until END, COALESCE(v.consecutive_failures, 0), v.last_success_at,
 			v.last_failure_at, v.last_failure_code, v.slow_start_rate, r.n, r.ok, r.p50, r.p95, (SELECT count(*) FROM v)
 		FROM page v LEFT JOIN state s ON s.id = v.subscription_id LEFT JOIN leased l ON l.id = v.subscription_id

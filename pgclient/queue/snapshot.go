@@ -160,6 +160,17 @@ func (a Alert) Parts(all []Alert) []Alert {
 	return out
 }
 
+// Receiver returns the endpoint of an open circuit, which fn_queue_alert_rows has in its detail; empty
+// for other kinds of alerts.
+func (a Alert) Receiver() string {
+	of, ok := strings.CutPrefix(a.Detail.String(), "circuit of ")
+	if a.Kind != AlertCircuit || !ok {
+		return ""
+	}
+	host, _, _ := strings.Cut(of, ", ")
+	return host
+}
+
 // Queue returns the queue of a backlog or of an unclaimed queue lane, by the name that fn_queue_why
 // takes; empty for other kinds of alerts.
 func (a Alert) Queue() string {
@@ -333,6 +344,7 @@ type Suspension struct {
 	Since          time.Time  `json:"since"`
 	Until          *time.Time `json:"until"` // null = until an operator resumes it
 	By             Text       `json:"by"`
+	Note           Text       `json:"note"` // the reason that the operator gave, or what the worker found; empty = none, or of an older release
 }
 
 // TickWorker is a row of v_queue_scheduler_status (source document DP1 §10).

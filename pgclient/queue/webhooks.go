@@ -32,6 +32,7 @@ type Endpoint struct {
 	NextAt      *time.Time `json:"next_attempt_at"` // of the waiting sagas; null = none waits
 	SuspendedBy Text       `json:"suspended_by"`
 	Reason      Text       `json:"suspended_reason"` // 410, circuit, failing, operator; empty = not suspended
+	Note        Text       `json:"suspended_note"`   // the reason that the operator gave, or what the worker found; empty = none
 	Since       *time.Time `json:"suspended_since"`
 	Until       *time.Time `json:"suspended_until"` // null = until an operator resumes it
 	// SlowStart is the current rate limit in requests per second, which the endpoint and all its

@@ -24,7 +24,7 @@ func Endpoints() []queue.Endpoint {
 	}
 	maintenance := queue.Endpoint{
 		ID: 11, EventType: t("invoice.paid"), URL: t("https://api.slow.example/hooks/billing"), Endpoint: t("api.slow.example"), Gate: "suspended", Waiting: 240, Pending: 240,
-		OldestAt: ptr(ago(9 * time.Minute)), AgeSeconds: ptr(int64(540)), SuspendedBy: t("ben"), Reason: t("operator"), Since: ptr(ago(10 * time.Minute)), Until: ptr(ago(-20 * time.Minute)),
+		OldestAt: ptr(ago(9 * time.Minute)), AgeSeconds: ptr(int64(540)), SuspendedBy: t("ben"), Reason: t("operator"), Note: t("receiver is being repaired"), Since: ptr(ago(10 * time.Minute)), Until: ptr(ago(-20 * time.Minute)),
 		Recent: 50, RecentOK: 50, P50MS: ms(1240), P95MS: ms(2890), Completed: 44_010, LastSuccessAt: ptr(ago(10 * time.Minute)), MaxAttempts: ptr(8), RateLimit: ms(5),
 	}
 	slow := maintenance

@@ -204,7 +204,8 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   RETURN COALESCE((SELECT json_agg(x ORDER BY x.since) FROM (
     SELECT x.subscription_id, COALESCE(s.endpoint, '(none)') AS endpoint, x.reason, x.since,
-      CASE WHEN isfinite(x.until) THEN x.until END AS until, COALESCE(x.by, '') AS by
+      CASE WHEN isfinite(x.until) THEN x.until END AS until, COALESCE(x.by, '') AS by,
+      COALESCE(x.note, '') AS note
     FROM public.webhook_endpoint_suspensions x JOIN public.subscriptions s ON s.id = x.subscription_id
     WHERE x.until IS NULL OR x.until > now() OR x.reason = 'circuit') x), '[]');
 END

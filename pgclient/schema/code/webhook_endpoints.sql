@@ -178,7 +178,8 @@ SELECT s.id AS subscription_id, s.event_type,
   CASE WHEN g.gate IN ('suspended', 'half_open') THEN g.suspended_until END AS suspended_until,
   CASE WHEN g.gate IN ('suspended', 'half_open') THEN g.suspended_by END AS suspended_by,
   t.consecutive_failures, t.last_success_at, t.last_failure_at, t.last_failure_code,
-  s.created_at, s.updated_at, g.slow_start_rate
+  s.created_at, s.updated_at, g.slow_start_rate,
+  CASE WHEN g.gate IN ('suspended', 'half_open') THEN g.suspended_note END AS suspended_note
 FROM public.subscriptions s
 JOIN public.v_webhook_gate g ON g.subscription_id = s.id
 LEFT JOIN public.webhook_endpoint_state t ON t.subscription_id = s.id

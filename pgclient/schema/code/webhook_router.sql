@@ -16,7 +16,8 @@ SELECT s.id AS subscription_id,
   s.rate_limit_per_second, x.reason AS suspended_reason, x.since AS suspended_since,
   x.until AS suspended_until, x.by AS suspended_by, s.endpoint::text AS endpoint,
   CASE WHEN w.rate IS NOT NULL AND (SELECT c.value = 'true' FROM public.dot_config c
-    WHERE c.key = 'webhook.slow_start.enabled') THEN w.rate END AS slow_start_rate
+    WHERE c.key = 'webhook.slow_start.enabled') THEN w.rate END AS slow_start_rate,
+  x.note AS suspended_note
 FROM public.subscriptions s
 LEFT JOIN public.webhook_endpoint_suspensions x ON x.subscription_id = s.id
 LEFT JOIN public.webhook_slow_start w ON w.endpoint = s.endpoint;
@@ -26,6 +27,8 @@ GRANT SELECT ON public.v_webhook_gate TO :"queue_viewer", :"dead_letter_operator
   :"subscription_admin";
 COMMENT ON COLUMN public.v_webhook_gate.slow_start_rate IS
   'requests per second while the endpoint is in slow start (webhook_slow_start); NULL = no slow start, or they are off';
+COMMENT ON COLUMN public.v_webhook_gate.suspended_note IS
+  'the reason that the operator gave, or what the worker found; NULL = none';
 COMMENT ON COLUMN public.v_webhook_gate.gate IS
   'open, half_open (one attempt after a circuit was open), suspended, inactive or unverified';
 

@@ -90,10 +90,10 @@ BEGIN
     max(g.suspended_reason) FILTER (WHERE g.gate = 'suspended') AS reason,
     count(*) FILTER (WHERE g.gate = 'suspended' AND g.suspended_reason = 'circuit') AS broken,
     count(*) FILTER (WHERE g.gate = 'half_open') AS probing, count(*) FILTER (WHERE g.gate <> 'open') AS shut,
-    string_agg(format('%s: %s by %s since %s%s', g.subscription_id, g.suspended_reason, g.suspended_by,
+    string_agg(format('%s: %s by %s since %s%s%s', g.subscription_id, g.suspended_reason, g.suspended_by,
         to_char(g.suspended_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'),
-        COALESCE(to_char(g.suspended_until AT TIME ZONE 'UTC', '" until "YYYY-MM-DD HH24:MI:SS"Z"'), '')), '; '
-          ORDER BY g.subscription_id)
+        COALESCE(to_char(g.suspended_until AT TIME ZONE 'UTC', '" until "YYYY-MM-DD HH24:MI:SS"Z"'), ''),
+        ', "' || left(g.suspended_note, 200) || '"'), '; ' ORDER BY g.subscription_id)
       FILTER (WHERE g.gate IN ('suspended', 'half_open')) AS who,
     string_agg(format('%s: %s', g.subscription_id, CASE WHEN g.gate = 'suspended' AND g.suspended_reason = 'circuit'
       THEN 'circuit open' WHEN g.gate = 'half_open' THEN 'circuit half open' ELSE g.gate END), ', '
