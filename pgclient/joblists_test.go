@@ -214,8 +214,17 @@ func TestJobDetail(t *testing.T) {
 	for _, row := range allJobs(t, client, "kg/kg.reindex", "") {
 		require.Equal(t, j.LeaseID, row.LeaseID, "the list names the same lease")
 	}
+	w.exec("SELECT public.fn_job_fail(ARRAY[$1::uuid], ARRAY[$2::uuid], '{TIMEOUT}', '{late}', '{false}')", id, token)
+	w.exec("UPDATE public.job_queue SET process_after = now() + interval '90 seconds', ready = false")
+	j = read(id)
+	require.Equal(t, "retry_waiting", j.Status)
+	require.True(t, j.Again())
+	require.InDelta(t, 90, *j.DueIn, 60)
+	w.exec("UPDATE public.job_queue SET process_after = now(), ready = true")
+	_, token = w.claim("kg_1", "kg.reindex")
 	w.exec("SELECT public.fn_job_ack(ARRAY[$1::uuid], ARRAY[$2::uuid])", id, token)
 	j = read(id)
+	require.Nil(t, j.DueIn)
 	require.Equal(t, "succeeded leased", j.Status+" "+j.FromStatus)
 	require.NotNil(t, j.FinishedAt)
 	dot := w.client("dot_executor")
@@ -227,6 +236,26 @@ func TestJobDetail(t *testing.T) {
 	} {
 		_, err := client.List(context.Background(), queue.Query{Kind: queue.ListJob, ID: id})
 		kind(t, want, err)
+	}
+
+	// The dead letter of a job has another id than the job.
+	dead := w.enqueue("kg.reindex", "kg", 1)
+	deadLetter := w.kill("kg.reindex", "TIMEOUT")
+	require.Equal(t, deadLetter, read(dead).DeadLetterID)
+	p, err = dot.List(context.Background(), queue.Query{Kind: queue.ListJob, ID: dead})
+	require.NoError(t, err)
+	require.Empty(t, queue.Of[*queue.JobDetail](p).DeadLetterID, "this login may not read dead letters")
+	for id, want := range map[string]string{
+		"job:" + dead: dead + " is the id of a job; its dead letter is " + deadLetter + ": qtop dlq show " + deadLetter,
+		"job:" + id:   id + " is the id of a job, which has no dead letter: qtop job show " + id,
+		"job:00000000-0000-0000-0000-000000000000": "there is no dead letter job:00000000-0000-0000-0000-000000000000: qtop dlq lists those that are open; closed ones are removed by retention",
+	} {
+		_, err := client.List(context.Background(), queue.Query{Kind: queue.ListDeadLetter, ID: id})
+		require.EqualError(t, err, want)
+	}
+	for name, want := range map[string]string{dead: "qtop job show " + dead, deadLetter: "qtop dlq show " + deadLetter} {
+		_, err := client.List(context.Background(), queue.Query{Kind: queue.ListWhy, ID: name})
+		require.ErrorContains(t, err, want)
 	}
 }
 
@@ -265,6 +294,8 @@ func TestJobDeadLetterChain(t *testing.T) {
 		require.Equal(t, []string{
 			"job dead_letter", "dead_letter TIMEOUT", "requeue again 1", "job dead_letter", "dead_letter HANDLER_ERROR", "requeue again 2", "job succeeded",
 		}, steps)
+		require.Equal(t, *d.Lineage[1].At, *d.Lineage[0].At, "the job died when its dead letter was made")
+		require.Equal(t, "undertaker", d.Lineage[0].By.String(), "who ran it")
 		require.Equal(t, first, d.Lineage[0].ID.String())
 		require.Equal(t, deadLetters[0], d.Lineage[1].ID.String())
 		require.Equal(t, deadLetters[1], d.Lineage[4].ID.String())

@@ -3,7 +3,6 @@ package views
 import (
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
@@ -43,6 +42,10 @@ func DeadLetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int)
 		return p.done("dead letter " + l.ID)
 	}
 	p.pair("url", d.CallbackURL.String())
+	if d.WebhookID != "" {
+		p.pair("webhook-id", d.WebhookID)
+		p.pair("headers", HeadersNote)
+	}
 	if d.Unsigned {
 		p.paint("signature", "none: this subscription has no secret", e.Theme.Warning)
 	}
@@ -64,6 +67,9 @@ func DeadLetterPage(l queue.DeadLetter, d *queue.DeadLetterDetail, e Env, w int)
 	p.payload(d.Payload, d.PayloadWhyNot, d.PayloadSize, d.Revealed)
 	return p.done("dead letter " + l.ID)
 }
+
+// HeadersNote says where the headers of a webhook request are described, because they are not stored.
+const HeadersNote = "not stored; docs/webhooks.md describes them"
 
 func eventWords(l queue.DeadLetter) string {
 	return l.EventType.String() + queue.Choose(l.EventID != 0, " #"+strconv.FormatInt(l.EventID, 10), "")
@@ -88,54 +94,63 @@ func (p *pageBuilder) outcome(d *queue.DeadLetterDetail) {
 	}
 }
 
-// attempts shows the attempts as a timeline: the first one with its time, the others relative to
-// that time.
+// attempts shows the attempts of a webhook, oldest first.
 func (p *pageBuilder) attempts(d *queue.DeadLetterDetail) {
-	th, as := p.e.Theme, d.Attempts
-	if len(as) == 0 && d.Source != "webhook" {
+	if len(d.Attempts) == 0 && d.Source != "webhook" {
 		return // this source stores the last error only, no attempts
 	}
-	p.head(fmt.Sprintf("Attempts (%d)", len(as)))
-	if len(as) == 0 {
-		p.para("None: it failed before the first attempt.", th.Dim)
+	p.head(fmt.Sprintf("Attempts (%d)", len(d.Attempts)))
+	if len(d.Attempts) == 0 {
+		p.para("None: it failed before the first attempt.", p.e.Theme.Dim)
 	}
-	var first *time.Time
+	p.timeline(d.Attempts, false)
+}
+
+// timeline adds attempts, each with its response below; ids adds the webhook-id of each.
+func (p *pageBuilder) timeline(as []queue.Attempt, ids bool) {
+	code := 15
 	for _, a := range as {
-		p.attempt(a, first)
-		if first == nil {
-			first = a.StartedAt
+		code = max(code, theme.Width(attemptCode(a)))
+	}
+	for _, a := range as {
+		p.attempt(a, code+1)
+		if ids {
+			p.pair("", queue.Choose(a.WebhookID == "", "", "webhook-id "+a.WebhookID))
 		}
 	}
 }
 
-// attempt adds one attempt, with its response below. first is the time of the first attempt,
-// to which the others are relative.
-func (p *pageBuilder) attempt(a queue.Attempt, first *time.Time) {
+// attemptStatus returns the answer of the receiver; without one, the status.
+func attemptStatus(a queue.Attempt) string {
+	if a.HTTPStatus != nil {
+		return "HTTP " + strconv.Itoa(*a.HTTPStatus)
+	}
+	return a.Status
+}
+
+func attemptCode(a queue.Attempt) string {
+	return theme.Safe(queue.Choose(a.Code.String() == attemptStatus(a), "", a.Code.String()))
+}
+
+// attempt adds one attempt, with its response below. code is the width of its code.
+func (p *pageBuilder) attempt(a queue.Attempt, code int) {
 	e, th := p.e, p.e.Theme
 	when, took := th.G.Dash, ""
 	if a.StartedAt != nil {
-		when = e.Clock(*a.StartedAt)
-		if first != nil {
-			when += " +" + Span(a.StartedAt.Sub(*first))
-		}
+		when = e.Second(*a.StartedAt)
 		if a.FinishedAt != nil {
 			took = "took " + Span(a.FinishedAt.Sub(*a.StartedAt))
 		}
 	}
-	status := a.Status
-	if a.HTTPStatus != nil {
-		status = "HTTP " + strconv.Itoa(*a.HTTPStatus)
-	}
 	sign := queue.Choose(a.Status == "Completed", cell(th.G.Good, th.Accent), e.sign(rankCritical))
-	code := queue.Choose(a.Code.String() == status, "", a.Code.String())
-	p.add("   " + sign.Style.Paint(sign.Text) + " " + th.Left(strconv.Itoa(a.No), 3) + th.Left(when, 20) +
-		th.Left(theme.Safe(status), 10) + th.Left(theme.Safe(code), 16) + th.Dim.Paint(th.Left(took, 12)+theme.Safe(a.Worker.String())))
+	p.row("   "+sign.Style.Paint(sign.Text)+" ", theme.Blank(8), part{strconv.Itoa(a.No), 3, th.Text}, part{when, 16, th.Text},
+		part{theme.Safe(attemptStatus(a)), 10, th.Text}, part{attemptCode(a), code, th.Text}, part{took, 12, th.Dim}, part{theme.Safe(a.Worker.String()), 0, th.Dim})
 	if a.Resets > 0 {
 		p.pair("", Plural(int64(a.Resets), "lease was lost", "leases were lost")+" in this attempt")
 	}
 	if x := a.Excerpt.String(); x != "" {
-		for _, part := range wrap(theme.Safe(x), p.w-9) {
-			p.add("       " + th.Dim.Paint(part))
+		for _, line := range wrap(theme.Safe(x), p.w-9) {
+			p.add("       " + th.Dim.Paint(line))
 		}
 	}
 }

@@ -74,3 +74,17 @@ func TestOverviewCountsTheOtherGroups(t *testing.T) {
 		}
 	}
 }
+
+// The code of an attempt is shown whole, with a blank after it, however long it is and however narrow the screen.
+func TestAttemptShowsItsCodeWhole(t *testing.T) {
+	for _, code := range []string{"DNS", "CONNECTION_REFUSED", strings.Repeat("LONG_CODE_", 4)} {
+		d := viewstest.Detail()
+		d.Attempts[1].Code = queue.Clean(code)
+		for w := 50; w <= 200; w += 7 {
+			text := ansi.Strip(strings.Join(views.DeadLetterPage(d.DeadLetter, &d, env(theme.Options{}), w).Lines, "\n"))
+			require.Regexp(t, `\b`+code+`( +took|\n +took)`, text, "%s at %d", code, w)
+			require.Contains(t, text, "00:11:57", "an attempt has its full time")
+			require.NotContains(t, text, "+1m")
+		}
+	}
+}

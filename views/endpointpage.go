@@ -47,9 +47,7 @@ func EndpointPage(r queue.Endpoint, d *queue.EndpointDetail, e Env, w int) Page 
 	if len(d.Attempts) == 0 {
 		p.para("No attempt has finished yet.", th.Dim)
 	}
-	for _, a := range d.Attempts {
-		p.attempt(a, nil)
-	}
+	p.timeline(d.Attempts, true)
 	return p.done("endpoint " + r.Endpoint.String())
 }
 

@@ -1,6 +1,7 @@
 package views
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -137,6 +138,9 @@ func JobPage(j queue.Job, d *queue.JobDetail, e Env, w int) Page {
 		state += ", was " + strings.ReplaceAll(d.FromStatus, "_", " ")
 	}
 	p.paint("state", state, e.tone(jobRank(j, e)))
+	if d != nil {
+		p.pair("dead letter", d.DeadLetterID)
+	}
 	p.pair("attempts", strconv.Itoa(j.Attempts)+" of "+strconv.Itoa(j.MaxAttempts)+lostLeases(d))
 	p.pair("priority", strconv.FormatInt(j.Priority, 10))
 	p.pair("executor kind", j.Executor.String())
@@ -146,6 +150,9 @@ func JobPage(j queue.Job, d *queue.JobDetail, e Env, w int) Page {
 		p.head("Last error")
 		p.paint("code", c, e.Theme.Warning)
 		p.verbatim(x)
+		if j.Attempts > 1 {
+			p.para(EarlierAttempts, p.e.Theme.Dim)
+		}
 	}
 	if d == nil {
 		p.reading("Payload")
@@ -156,6 +163,9 @@ func JobPage(j queue.Job, d *queue.JobDetail, e Env, w int) Page {
 	return p.done("job " + ShortID(j.ID))
 }
 
+// EarlierAttempts says which facts about the attempts of a job are stored.
+const EarlierAttempts = "Of earlier attempts only the number and the last error are kept."
+
 func lostLeases(d *queue.JobDetail) string {
 	if d == nil || d.LostLeases == 0 {
 		return ""
@@ -163,26 +173,24 @@ func lostLeases(d *queue.JobDetail) string {
 	return ", " + Plural(int64(d.LostLeases), "lease was lost", "leases were lost")
 }
 
+// NoProducer stands for the name of the producer of a job that was enqueued without one.
+const NoProducer = "a producer that gave no name"
+
 // origin shows who enqueued the job, and the references in its payload.
 func (p *pageBuilder) origin(d *queue.JobDetail) {
-	n := len(p.lines)
 	p.head("Origin")
-	heads := len(p.lines)
-	p.pair("enqueued by", d.Actor.String())
+	p.pair("enqueued by", cmp.Or(d.Actor.String(), NoProducer))
 	p.pair("key", d.Key.String())
 	p.pair("source", d.SourceRef.String())
 	p.pair("target", d.TargetRef.String())
 	p.pair("correlation", d.CorrelationID.String())
 	p.pair("payload in", d.PayloadRef.String())
-	if len(p.lines) == heads {
-		p.lines = p.lines[:n]
-	}
 }
 
 func (p *pageBuilder) jobTimes(j queue.Job) {
 	e := p.e
 	p.pair("enqueued", e.since(&j.EnqueuedAt))
-	p.pair("due", e.Stamp(j.ProcessAfter)+queue.Choose(j.ProcessAfter.After(e.Now), ", "+e.In(j.ProcessAfter), ""))
+	p.pair(queue.Choose(j.Again(), "next attempt", "due"), e.Stamp(j.ProcessAfter)+queue.Choose(j.ProcessAfter.After(e.Now), ", "+e.In(j.ProcessAfter), ""))
 	p.pair("claimed", e.since(j.PickedAt))
 	p.pair("finished", e.since(j.FinishedAt))
 }

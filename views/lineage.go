@@ -2,6 +2,7 @@ package views
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views/theme"
@@ -20,7 +21,10 @@ func (p *pageBuilder) lineage(steps []queue.LineageStep, left int64) {
 	for _, s := range steps {
 		ids = max(ids, min(theme.Width(shortStep(s))+1, len("event:")+shortLen+1))
 	}
-	status := min(max(p.w-48-ids, 14), 44) // for a requeue, this column has the reason
+	status := 14 // for a requeue, this column has the reason
+	for _, s := range steps {
+		status = max(status, min(theme.Width(theme.Safe(s.Status)), p.w-48-ids, 44))
+	}
 	p.head("Lineage")
 	if left > 0 {
 		p.para("+"+Plural(left, "more distant generation is", "more distant generations are")+" not shown", th.Dim)
@@ -41,7 +45,8 @@ func (p *pageBuilder) lineage(steps []queue.LineageStep, left int64) {
 			at = e.Clock(*s.At)
 		}
 		by := queue.Choose(s.By.Empty(), "", " by "+s.By.String())
-		p.add(front + th.Left(theme.Safe(s.Kind), 12) + th.Strong.Paint(th.Left(shortStep(s), ids)) + th.Left(theme.Safe(s.Status), status) + " " + th.Dim.Paint(at+theme.Safe(by)))
+		p.row(front, theme.Blank(17), part{theme.Safe(s.Kind), 12, th.Text}, part{shortStep(s), ids, th.Strong},
+			part{theme.Safe(s.Status), status + 1, th.Text}, part{strings.TrimSpace(at + theme.Safe(by)), 0, th.Dim})
 	}
 }
 

@@ -61,6 +61,31 @@ func (p *pageBuilder) paint(label, value string, st theme.Style) {
 	}
 }
 
+// part is a text in a column of a row: the next one begins width cells later, but never without a blank between.
+type part struct {
+	text  string
+	width int
+	style theme.Style
+}
+
+// row adds a line of parts after front. A part that does not fit goes to the next line, after under, so that none is
+// cut.
+func (p *pageBuilder) row(front, under string, parts ...part) {
+	line, gap, empty := front, 0, true
+	for _, x := range parts {
+		n := theme.Width(x.text)
+		if n > 0 && !empty && theme.Width(line)+gap+n > p.w {
+			p.add(line)
+			line, gap, empty = under, 0, true
+		}
+		if n > 0 {
+			line, gap, empty = line+theme.Blank(gap)+x.style.Paint(x.text), 0, false
+		}
+		gap += max(x.width-n, min(n, 1))
+	}
+	p.add(line)
+}
+
 // reading adds a part that has not been read yet, with a line that reports
 // this in its place.
 func (p *pageBuilder) reading(head string) {

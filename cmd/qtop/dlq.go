@@ -46,8 +46,8 @@ func showDeadLetter(ctx context.Context, a *app, c *pgclient.Client, id string, 
 }
 
 func (a *writer) webhookDeadLetterHead(d *queue.DeadLetterDetail) {
-	a.printf("%s  %s  %s  %s\nsaga %d, event %d %s, subscription %d %s\nfailed %s (%s ago), generation %d\n", d.ID, d.State, d.Code, d.Endpoint,
-		d.SagaID, d.EventID, d.EventType, d.SubscriptionID, d.CallbackURL, views.PlainTime(&d.FailedAt), views.PlainAge(d.AgeSeconds), d.Generation)
+	a.printf("%s  %s  %s  %s\nsaga %d, event %d %s, subscription %d %s\nwebhook-id %s, headers: %s\nfailed %s (%s ago), generation %d\n", d.ID, d.State, d.Code, d.Endpoint,
+		d.SagaID, d.EventID, d.EventType, d.SubscriptionID, d.CallbackURL, d.WebhookID, views.HeadersNote, views.PlainTime(&d.FailedAt), views.PlainAge(d.AgeSeconds), d.Generation)
 	var rows [][]string
 	for _, t := range d.Attempts {
 		status := "-"

@@ -153,17 +153,24 @@ func showJob(ctx context.Context, a *app, c *pgclient.Client, id string, o revea
 	case j.DueLater():
 		since = "due later"
 	}
-	a.printf("%s  %s  %s (%s)  %s\nfor %s, priority %d, attempt %d of %d, %s lost\nenqueued %s by %s, due %s, picked %s, finished %s\n",
+	due := queue.Choose(j.Again(), "next attempt ", "due ") + views.PlainTime(&j.ProcessAfter)
+	if j.DueIn != nil && *j.DueIn > 0 {
+		due += ", in " + views.PlainAge(*j.DueIn)
+	}
+	a.printf("%s  %s  %s (%s)  %s\nfor %s, priority %d, attempt %d of %d, %s lost\nenqueued %s by %s, %s, picked %s, finished %s\n",
 		j.ID, j.Status, j.Kind, j.Domain, since, j.Executor, j.Priority, j.Attempts, j.MaxAttempts, queue.Plural(j.LostLeases, "lease", "leases"),
-		views.PlainTime(&j.EnqueuedAt), cmp.Or(j.Actor.String(), "nobody named"), views.PlainTime(&j.ProcessAfter), views.PlainTime(j.PickedAt), views.PlainTime(j.FinishedAt))
+		views.PlainTime(&j.EnqueuedAt), cmp.Or(j.Actor.String(), views.NoProducer), due, views.PlainTime(j.PickedAt), views.PlainTime(j.FinishedAt))
 	for _, l := range [][2]string{
-		{"lease", strings.TrimSpace(j.LeaseOwner.String() + " " + j.LeaseID)}, {"before", j.FromStatus}, {"key", j.Key.String()},
+		{"dead letter", j.DeadLetterID}, {"lease", strings.TrimSpace(j.LeaseOwner.String() + " " + j.LeaseID)}, {"before", j.FromStatus}, {"key", j.Key.String()},
 		{"source", j.SourceRef.String()}, {"target", j.TargetRef.String()}, {"payload in", j.PayloadRef.String()},
 		{"correlation", j.CorrelationID.String()}, {"code", j.Code.String()}, {"last error", j.LastError.String()},
 	} {
 		if l[1] != "" {
 			fmt.Fprintln(a.out, l[0]+": "+l[1])
 		}
+	}
+	if j.Attempts > 1 && !j.LastError.Empty() {
+		fmt.Fprintln(a.out, views.EarlierAttempts)
 	}
 	if j.LeaseID != "" && j.FinishedAt == nil {
 		fmt.Fprintln(a.out, "lease until: "+views.PlainTime(j.LeaseUntil))

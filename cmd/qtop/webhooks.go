@@ -47,9 +47,9 @@ func showEndpoint(ctx context.Context, a *app, c *pgclient.Client, id string) er
 		if t.HTTPStatus != nil && code == "" {
 			code = "HTTP_" + strconv.Itoa(*t.HTTPStatus)
 		}
-		rows = append(rows, []string{fmt.Sprint(t.JobID), strconv.Itoa(t.No), t.Status, code, views.PlainTime(t.StartedAt), views.PlainTime(t.FinishedAt), t.Worker.String()})
+		rows = append(rows, []string{fmt.Sprint(t.JobID), strconv.Itoa(t.No), t.Status, code, views.PlainTime(t.StartedAt), views.PlainTime(t.FinishedAt), t.Worker.String(), t.WebhookID})
 	}
-	a.print(nil, []string{"JOB", "ATTEMPT", "STATUS", "ANSWER", "STARTED", "FINISHED", "WORKER"}, rows)
+	a.print(nil, []string{"JOB", "ATTEMPT", "STATUS", "ANSWER", "STARTED", "FINISHED", "WORKER", "WEBHOOK-ID"}, rows)
 	return nil
 }
 

@@ -54,7 +54,7 @@ func jobDeadLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.Dead
 			&d.ReplayedJobID, &d.Executor, &d.Tries, &d.LastError, &d.FirstFailedAt, &resolution,
 			&by, &at, &note)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, &queue.Error{Kind: queue.KindFailed, What: queue.Clean("there is no dead letter " + d.ID), Do: queue.Clean("qtop dlq lists those that are open; closed ones are removed by retention")}
+		return nil, noJobDeadLetter(ctx, db, uuid)
 	}
 	if err != nil {
 		return nil, err
@@ -62,4 +62,23 @@ func jobDeadLetter(ctx context.Context, db *pgpool.Pool, id string) (*queue.Dead
 	setClosure(&d, resolution, by, at, note)
 	err = jobLineage(ctx, db, &d, uuid)
 	return &d, err
+}
+
+// noJobDeadLetter returns the error for an id that no dead letter of a job has. It may be the id of the job.
+func noJobDeadLetter(ctx context.Context, db *pgpool.Pool, uuid string) error {
+	what, do := "there is no dead letter "+queue.JobDeadLetterID(uuid), "qtop dlq lists those that are open; closed ones are removed by retention"
+	var deadLetter string
+	err := db.QueryRow(ctx, `SELECT COALESCE((SELECT d.dead_letter_id::text FROM public.job_dead_letter d WHERE d.job_id = $1), '')
+		FROM public.v_job q WHERE q.job_id = $1
+		UNION ALL SELECT d.dead_letter_id::text FROM public.job_dead_letter d WHERE d.job_id = $1 LIMIT 1`, uuid).Scan(&deadLetter)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+	case err != nil:
+		return err
+	case deadLetter == "":
+		what, do = uuid+" is the id of a job, which has no dead letter", "qtop job show "+uuid
+	default:
+		what, do = uuid+" is the id of a job; its dead letter is "+queue.JobDeadLetterID(deadLetter), "qtop dlq show "+queue.JobDeadLetterID(deadLetter)
+	}
+	return queue.NewError(queue.KindFailed, what, "", do)
 }

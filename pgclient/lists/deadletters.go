@@ -160,6 +160,9 @@ func webhookDeadLetters(ctx context.Context, db *pgpool.Pool, b *filtersql.Build
 		FROM page JOIN `+filtersql.DeadFrom+` ON d.id = page.id ORDER BY d.id DESC`, db.Planned(b.Args)...)
 }
 
+// webhookID is an SQL expression: the header webhook-id of the deliveries of saga g, as fn_webhook_job_claim hands it out.
+const webhookID = "COALESCE(g.webhook_id::text, 'qtop_' || g.event_id || '_' || g.subscription_id)"
+
 func deadLetter(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.DeadLetterDetail, error) {
 	d, err := deadLetterRow(ctx, db, q.ID)
 	if err != nil {
@@ -195,7 +198,7 @@ func deadLetterRow(ctx context.Context, db *pgpool.Pool, id string) (*queue.Dead
 	d.Source, d.Domain = "webhook", queue.Clean("webhook")
 	err = db.QueryRow(ctx, `SELECT d.id::text, `+filtersql.DeadState+`, d.final_error_code, s.endpoint, d.subscription_id, d.event_id,
 		e.event_type, d.saga_id, g.requeue_generation, d.failed_at, floor(public.fn_age(d.failed_at))::bigint,
-		public.fn_webhook_url(s.id), s.secret_ref IS NULL, r.requeued_by, r.requeued_at, COALESCE(r.new_saga_id, 0),
+		`+webhookID+`, public.fn_webhook_url(s.id), s.secret_ref IS NULL, r.requeued_by, r.requeued_at, COALESCE(r.new_saga_id, 0),
 		x.resolution::text, x.by, x.at, x.note, w.erased_at, w.erased_by
 		FROM `+filtersql.DeadFrom+`
 		JOIN (SELECT id, event_type FROM public.events) e ON e.id = d.event_id
@@ -203,7 +206,7 @@ func deadLetterRow(ctx context.Context, db *pgpool.Pool, id string) (*queue.Dead
 		LEFT JOIN public.dead_letter_resolutions x ON x.dead_letter_id = d.id
 		LEFT JOIN public.webhook_erasure w ON w.event_id = d.event_id WHERE d.id = $1`, n).
 		Scan(&d.ID, &d.State, &d.Code, &d.Endpoint, &d.SubscriptionID, &d.EventID, &d.EventType,
-			&d.SagaID, &d.Generation, &d.FailedAt, &d.AgeSeconds, &url, &d.Unsigned,
+			&d.SagaID, &d.Generation, &d.FailedAt, &d.AgeSeconds, &d.WebhookID, &url, &d.Unsigned,
 			&d.RequeuedBy, &d.RequeuedAt, &d.NewSagaID, &d.Resolution, &d.ResolvedBy,
 			&d.ResolvedAt, &d.ResolvedNote, &d.ErasedAt, &d.ErasedBy)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -213,7 +216,7 @@ func deadLetterRow(ctx context.Context, db *pgpool.Pool, id string) (*queue.Dead
 		return nil, err
 	}
 	d.CallbackURL = queue.SafeURL(url)
-	if d.Attempts, err = attempts(ctx, db, "saga_id = $1 ORDER BY attempt_no", d.SagaID); err != nil {
+	if d.Attempts, err = attempts(ctx, db, "j.saga_id = $1 ORDER BY j.attempt_no", d.SagaID); err != nil {
 		return nil, err
 	}
 	err = hookLineage(ctx, db, &d)
@@ -230,12 +233,12 @@ func setClosure(d *queue.DeadLetterDetail, resolution, by queue.Text, at *time.T
 	}
 }
 
-// attempts reads webhook jobs as attempts. which is their condition, in which $1 is id, and an
+// attempts reads webhook jobs j as attempts. which is their condition, in which $1 is id, and an
 // ORDER BY clause.
 func attempts(ctx context.Context, db *pgpool.Pool, which string, id int64) ([]queue.Attempt, error) {
 	// The response excerpt is text of the receiver and may contain anything, so reading it is a
 	// separate right.
-	excerpt := "response_excerpt"
+	excerpt := "j.response_excerpt"
 	var may bool
 	err := db.QueryRow(ctx, "SELECT has_column_privilege('public.webhook_delivery_jobs', 'response_excerpt', 'SELECT')").Scan(&may)
 	if err != nil {
@@ -244,6 +247,7 @@ func attempts(ctx context.Context, db *pgpool.Pool, which string, id int64) ([]q
 	if !may {
 		excerpt = "NULL::text"
 	}
-	return pgrow.All[queue.Attempt](ctx, db, `SELECT id, attempt_no, status::text, COALESCE(started_at, attempt_at), finished_at, response_status, error_code,
-		worker_id, `+excerpt+`, lease_resets FROM public.webhook_delivery_jobs WHERE `+which, id)
+	return pgrow.All[queue.Attempt](ctx, db, `SELECT j.id, j.attempt_no, j.status::text, COALESCE(j.started_at, j.attempt_at), j.finished_at, j.response_status, j.error_code,
+		j.worker_id, `+excerpt+`, j.lease_resets, `+webhookID+` FROM public.webhook_delivery_jobs j JOIN public.webhook_delivery_sagas g ON g.id = j.saga_id
+		WHERE `+which, id)
 }

@@ -117,15 +117,22 @@ func job(ctx context.Context, db *pgpool.Pool, q queue.Query) (*queue.JobDetail,
 		return nil, err
 	}
 	var j queue.JobDetail
-	err = db.QueryRow(ctx, "SELECT "+jobSelect+`, COALESCE(q.from_status, ''), q.source_ref, q.target_ref, q.payload_ref, q.actor, q.correlation_id, q.lost_leases
+	err = db.QueryRow(ctx, "SELECT "+jobSelect+`, COALESCE(q.from_status, ''), q.source_ref, q.target_ref, q.payload_ref, q.actor, q.correlation_id, q.lost_leases,
+		CASE WHEN q.status IN ('queued', 'retry_waiting') THEN ceil(-public.fn_age(least(greatest(q.process_after, '0001-01-01Z'), '9999-12-31Z')))::bigint END
 		FROM public.v_job q WHERE q.job_id = $1 LIMIT 1`, uuid).
 		Scan(append(scanJob(&j.Job), &j.FromStatus, &j.SourceRef, &j.TargetRef, &j.PayloadRef,
-			&j.Actor, &j.CorrelationID, &j.LostLeases)...)
+			&j.Actor, &j.CorrelationID, &j.LostLeases, &j.DueIn)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, queue.NewError(queue.KindFailed, "there is no job "+uuid, "", "finished jobs are removed at the end of their retention")
 	}
 	if err != nil {
 		return nil, err
+	}
+	if j.Status == "dead_letter" || j.FromStatus == "dead_letter" {
+		err = db.QueryRow(ctx, `SELECT 'job:' || d.dead_letter_id FROM public.job_dead_letter d WHERE d.job_id = $1`, uuid).Scan(&j.DeadLetterID)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) && queue.KindOf(err) != queue.KindPermission {
+			return nil, err
+		}
 	}
 	if j.Status == "cleaned" {
 		j.PayloadWhyNot = queue.Clean("retention has removed the payload")

@@ -37,7 +37,7 @@ func hookLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail
 	near := "BETWEEN $3 - " + strconv.Itoa(lineageShown) + " AND $3 + " + strconv.Itoa(lineageShown)
 	return steps(ctx, db, d, `
 		WITH sagas AS (
-			SELECT g.id, g.status::text AS status, g.created_at, g.requeue_generation AS n FROM public.webhook_delivery_sagas g
+			SELECT g.id, g.status::text AS status, g.updated_at, g.requeue_generation AS n FROM public.webhook_delivery_sagas g
 			WHERE g.id IN (SELECT d.saga_id FROM public.dead_letters d WHERE d.event_id = $1 AND d.subscription_id = $2 UNION ALL
 				SELECT l.id FROM public.webhook_delivery_sagas l WHERE l.event_id = $1 AND l.subscription_id = $2 AND l.status <> 'DeadLettered')
 		), shown AS (SELECT * FROM sagas WHERE n `+near+`)
@@ -45,7 +45,7 @@ func hookLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail
 			SELECT 'event' AS kind, e.id::text AS id, e.event_type::text AS status, e.created_at AS at, NULL::text AS by, 0 AS n, -1 AS step, 0 AS no
 			FROM public.events e WHERE e.id = $1
 			UNION ALL
-			SELECT 'saga', g.id::text, g.status, g.created_at, NULL, g.n, 0, 0 FROM shown g
+			SELECT 'saga', g.id::text, g.status, g.updated_at, NULL, g.n, 0, 0 FROM shown g
 			UNION ALL
 			SELECT 'job', j.id::text, COALESCE(j.error_code, j.status::text), COALESCE(j.finished_at, j.started_at, j.attempt_at), j.worker_id, g.n, 1, j.attempt_no
 			FROM shown g JOIN public.webhook_delivery_jobs j ON j.saga_id = g.id
@@ -78,10 +78,10 @@ func jobLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail,
 			SELECT d.dead_letter_id, d.job_id, d.failure_code, d.first_failed_at, d.last_failed_at, d.triage_status, d.triage_note,
 				d.resolved_at, d.resolved_by, d.resolution, d.replayed_job_id, x.n
 			FROM whole x JOIN public.job_dead_letter d ON d.dead_letter_id = x.id WHERE x.n `+near+`
-		), jobs (job_id, n, at) AS (
-			SELECT job_id, n, first_failed_at FROM chain
+		), jobs (job_id, n) AS (
+			SELECT job_id, n FROM chain
 			UNION ALL
-			SELECT replayed_job_id, n + 1, resolved_at FROM chain c
+			SELECT replayed_job_id, n + 1 FROM chain c
 			WHERE replayed_job_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM chain x WHERE x.job_id = c.replayed_job_id)
 		)
 		SELECT kind, id, status, at, by, n + $2::int, (SELECT count(*) FROM whole WHERE n NOT `+near+`) FROM (
@@ -89,9 +89,10 @@ func jobLineage(ctx context.Context, db *pgpool.Pool, d *queue.DeadLetterDetail,
 			FROM (SELECT job_id, n FROM jobs ORDER BY n LIMIT 1) j
 			CROSS JOIN LATERAL (SELECT x.causation_event_id FROM public.v_job x WHERE x.job_id = j.job_id LIMIT 1) v WHERE v.causation_event_id IS NOT NULL
 			UNION ALL
-			SELECT 'job', j.job_id::text, COALESCE(v.status, 'its history was dropped'), COALESCE(v.enqueued_at, j.at), v.actor, j.n, 0
+			SELECT 'job', j.job_id::text, COALESCE(v.status, 'its history was dropped'), v.at, v.runner, j.n, 0
 			FROM jobs j
-			LEFT JOIN LATERAL (SELECT x.status, greatest(least(x.enqueued_at, '9999-12-31Z'), '0001-01-01Z') AS enqueued_at, x.actor FROM public.v_job x WHERE x.job_id = j.job_id LIMIT 1) v ON true
+			LEFT JOIN LATERAL (SELECT x.status, COALESCE(x.finished_at, CASE WHEN x.lease_owner IS NULL THEN x.updated_at ELSE x.picked_at END) AS at,
+				COALESCE(x.lease_owner, CASE WHEN x.finished_at IS NULL THEN x.actor END) AS runner FROM public.v_job x WHERE x.job_id = j.job_id LIMIT 1) v ON true
 			UNION ALL
 			SELECT 'dead_letter', 'job:' || dead_letter_id, failure_code, last_failed_at, NULL, n, 1 FROM chain
 			UNION ALL

@@ -57,7 +57,7 @@ func endpoints(ctx context.Context, db *pgpool.Pool, q queue.Query, p *queue.Pag
 	}
 	d := &queue.EndpointDetail{Endpoint: endpoints[0], Leases: leases}
 	p.Rows = d
-	if d.Attempts, err = attempts(ctx, db, "subscription_id = $1 AND settled_at IS NOT NULL ORDER BY id DESC LIMIT 20", one); err != nil {
+	if d.Attempts, err = attempts(ctx, db, "j.subscription_id = $1 AND j.settled_at IS NOT NULL ORDER BY j.id DESC LIMIT 20", one); err != nil {
 		return err
 	}
 	if d.Retries, err = retries(ctx, db, one); err != nil {
@@ -157,12 +157,22 @@ func whyOf(ctx context.Context, db *pgpool.Pool, name string) (*queue.Why, error
 		return nil, err
 	}
 	if a.Refused {
-		do := "" // several queues have the name: the reason lists them
-		if a.Rule == "not_found" {
-			do = "qtop webhooks, qtop route list and qtop queues list them, qtop why the queues that wait"
-		}
-		return nil, queue.NewError(queue.KindFailed, a.Reason, "", do)
+		return nil, queue.NewError(queue.KindFailed, a.Reason, "", whyInstead(a.Rule, name))
 	}
 	a.Decide()
 	return &a.Why, nil
+}
+
+// whyInstead says what to do after fn_queue_why has refused a name.
+func whyInstead(rule, name string) string {
+	if rule != "not_found" {
+		return "" // several queues have the name: the reason lists them
+	}
+	if id, err := parseid.UUID(name, "job", ""); err == nil {
+		return "why is about queues; if this is the id of a job: qtop job show " + id
+	}
+	if parseid.IsJobDeadLetter(name) || parseid.IsEventDeadLetter(name) {
+		return "why is about queues; of a dead letter: qtop dlq show " + name
+	}
+	return "qtop webhooks, qtop route list and qtop queues list them, qtop why the queues that wait"
 }

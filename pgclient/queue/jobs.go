@@ -116,6 +116,11 @@ type Job struct {
 	AgeSeconds   int64      `json:"age_seconds"`     // seconds since it became due, was claimed, or finished; 0 if DueLater
 }
 
+// Again reports whether the job waits for another attempt after one that ended.
+func (j Job) Again() bool {
+	return j.FinishedAt == nil && j.LeaseUntil == nil && j.Attempts > 0
+}
+
 // DueLater reports whether the job waits for its due time, so that it has no age yet.
 func (j Job) DueLater() bool {
 	return j.FinishedAt == nil && j.LeaseID == "" && !j.Ready && j.AgeSeconds <= 0

@@ -147,10 +147,11 @@ type DeadLetterDetail struct {
 	ResolvedBy    Text          `json:"resolved_by"`
 	ResolvedAt    *time.Time    `json:"resolved_at"`
 	ResolvedNote  Text          `json:"resolved_note"`
-	CallbackURL   Text          `json:"callback_url"`        // without the parts that may be secret: see SafeURL
-	Unsigned      bool          `json:"unsigned"`            // the webhook subscription names no secret
-	Worker        Text          `json:"worker,omitzero"`     // the route worker; only for an event
-	RoutedID      string        `json:"routed_id,omitempty"` // the id of the event; only for an event
+	CallbackURL   Text          `json:"callback_url"`         // without the parts that may be secret: see SafeURL
+	Unsigned      bool          `json:"unsigned"`             // the webhook subscription names no secret
+	WebhookID     string        `json:"webhook_id,omitempty"` // the header webhook-id of every attempt; only for a webhook
+	Worker        Text          `json:"worker,omitzero"`      // the route worker; only for an event
+	RoutedID      string        `json:"routed_id,omitempty"`  // the id of the event; only for an event
 	// The following fields are set only for a job's dead letter.
 	JobID         string     `json:"job_id,omitempty"`
 	ReplayedJobID string     `json:"replayed_job_id,omitempty"`
@@ -172,6 +173,7 @@ type Attempt struct {
 	Worker     Text       `json:"worker_id"`        // the worker host that sent it: host id/start of its instance
 	Excerpt    Text       `json:"response_excerpt"` // the start of the answer, masked; empty if this login may not read it
 	Resets     int        `json:"lease_resets"`     // leases of this job that were lost
+	WebhookID  string     `json:"webhook_id"`       // the header webhook-id with which it was sent
 }
 
 // LineageStep is one link of event → saga → jobs → dead letter → requeued saga, of
@@ -180,8 +182,8 @@ type LineageStep struct {
 	Kind       string     `json:"kind"` // event, saga, job, attempt, dead_letter, requeue, closed
 	ID         Text       `json:"id"`
 	Status     string     `json:"status"`
-	At         *time.Time `json:"at"`
-	By         Text       `json:"by"`         // the person who requeued or closed; otherwise empty
+	At         *time.Time `json:"at"`         // of a saga or job when it got Status, of the others when it was made
+	By         Text       `json:"by"`         // the person who requeued or closed, who ran a job or enqueued it, the route worker; empty = nobody
 	Generation int        `json:"generation"` // how many requeues or replays preceded this step
 	Current    bool       `json:"current,omitempty"`
 }
@@ -252,6 +254,8 @@ type JobDetail struct {
 	Actor         Text   `json:"actor"`
 	CorrelationID Text   `json:"correlation_id"`
 	LostLeases    int    `json:"lost_leases"`
+	DueIn         *int64 `json:"due_in_seconds"` // seconds until ProcessAfter, below 0 if it is past; nil unless the job waits
+	DeadLetterID  string `json:"dead_id"`        // of a job that became one, as JobDeadLetterID returns it; empty = none, or this login may not read them
 }
 
 // AuditOperation is the filter field that selects the audit rows of a bulk operation. If a filter

@@ -242,8 +242,12 @@ func Detail() queue.DeadLetterDetail {
 		d.Attempts = append(d.Attempts, queue.Attempt{
 			JobID: int64(70 + i), No: i + 1, Status: "failed", StartedAt: &start, FinishedAt: &end, HTTPStatus: ptr(503), Code: t("HTTP_503"),
 			Worker: t("worker-eu-2/b7"), Excerpt: t("<html><head><title>503 Service Temporarily Unavailable</title></head>"), Resets: i / 2,
+			WebhookID: "0f6c1a52-6f0e-4c8e-9a83-0d1f6f2f7b10",
 		})
 	}
+	a := &d.Attempts[1] // no answer
+	a.HTTPStatus, a.Code, a.Excerpt = nil, t("CONNECTION_REFUSED"), queue.Text{}
+	d.WebhookID = a.WebhookID
 	d.Lineage = []queue.LineageStep{
 		{Kind: "event", ID: t("551200"), Status: "routed", At: ptr(ago(200 * time.Second))},
 		{Kind: "saga", ID: t("300021"), Status: "DeadLettered", At: ptr(ago(26 * time.Hour))},
