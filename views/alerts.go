@@ -128,6 +128,7 @@ func AlertPage(a queue.Alert, s *queue.Snapshot, history []queue.AlertAck, e Env
 		p.pair("since", dashed(e, a.Since, e.Stamp))
 		p.pair("cure", "fix the receiver: the next probe that succeeds closes the circuit; D in Webhooks (7) closes it now")
 	default:
+		p.pair("what it does", queue.Purpose(a.Subject.String()))
 		p.pair("silent for", Age(a.AgeSeconds)+", "+e.Times(a.Ratio)+" its cadence")
 		last := dashed(e, a.Since, e.Stamp)
 		if x, ok := queue.Find(s.OrEmpty().Executors, func(x queue.Executor) bool { return x.ID == a.Subject }); ok && x.LastBeatAt == nil {

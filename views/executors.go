@@ -87,6 +87,7 @@ func ExecutorPage(x queue.Executor, subs []queue.JobSubscription, e Env, w int) 
 	r := executorRank(x)
 	p.head(x.ID.String())
 	p.pair("kind", x.Kind.String())
+	p.pair("what it does", queue.Purpose(x.ID.String()))
 	p.paint("state", strings.TrimSpace(x.State+" "+severity(x.Severity)), e.tone(r))
 	p.pair("domains", joinTexts(x.Domains))
 	if x.LastBeatAt == nil {

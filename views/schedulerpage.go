@@ -13,6 +13,7 @@ func TickPage(t queue.TickWorker, s *queue.Snapshot, history []queue.AuditEntry,
 	p := newPage(e, w)
 	th, r := e.Theme, tickRank(t)
 	p.head(t.Name.String())
+	p.pair("what it does", queue.Purpose(t.Name.String()))
 	p.paint("state", tickState(t), e.tone(r))
 	p.pair("why", tickWhy(t))
 	p.pair("every", queue.Choose(t.IntervalSeconds == 0, "0: the worker does not run", Age(t.IntervalSeconds)))

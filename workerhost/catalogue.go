@@ -23,10 +23,10 @@ const (
 	loopBulk         = "bulk_operation_runner"
 )
 
-// worker describes a loop, and which other loops it wakes after which results.
+// worker names a loop, and which other loops it wakes after which results. queue.Purpose says what it does.
 type worker struct {
-	name, purpose string
-	next          []handOff
+	name string
+	next []handOff
 }
 
 // everyLoop is the role that every loop needs.
@@ -62,23 +62,23 @@ type handOff struct{ count, next string }
 // return.
 func catalogue() []worker {
 	return []worker{
-		{loopRoutes, "routes outbox events to their recipients and consumers", []handOff{{"jobs", loopJobs}}},
-		{loopStaging, "routes the events of the domain staging", []handOff{{"jobs", loopJobs}}},
-		{loopRouter, "makes a saga per event and webhook subscription", []handOff{{"sagas", loopOrchestrator}}},
-		{loopOrchestrator, "settles attempts, retries, dead-letters, makes jobs", []handOff{{"jobs_created", loopWebhook}}},
-		{loopWebhook, "sends webhooks and records the results", []handOff{{"reported", loopOrchestrator}}},
-		{"lease_reset_cleaner", "returns webhook jobs whose lease expired", []handOff{{"reset", loopWebhook}, {"failed", loopOrchestrator}}},
-		{loopJobs, "claims jobs and runs their handlers", []handOff{{"failed", loopDue}}}, // that loop then reads when the retry is due
-		{loopDue, "finds jobs and retries that become due", []handOff{{"promoted", loopJobs}}},
-		{loopReaper, "returns jobs whose lease expired", []handOff{{"returned", loopJobs}}},
-		{loopBulk, "runs bulk operations at their rate", []handOff{{"done", loopOrchestrator}, {"done", loopJobs}}}, // an operation may pause until its first attempts have ended: handle its jobs soon
-		{"iu_notification_worker", "notifies of staged pieces, one notification per document", nil},
-		{"staging_cleanup_sweep", "deletes staged rows that were notified long ago", nil},
-		{"stale_heartbeat_check", "raises an alert when an executor is silent", nil},
-		{"counter_compactor", "compacts the counters that the panes read", nil},
-		{"metrics_sampler", "records the history of the metrics once a minute", nil},
-		{"config_expiry", "reverts flag values that have expired", nil},
-		{"retention_sweep", "makes partitions and drops expired ones", nil},
+		{loopRoutes, []handOff{{"jobs", loopJobs}}},
+		{loopStaging, []handOff{{"jobs", loopJobs}}},
+		{loopRouter, []handOff{{"sagas", loopOrchestrator}}},
+		{loopOrchestrator, []handOff{{"jobs_created", loopWebhook}}},
+		{loopWebhook, []handOff{{"reported", loopOrchestrator}}},
+		{"lease_reset_cleaner", []handOff{{"reset", loopWebhook}, {"failed", loopOrchestrator}}},
+		{loopJobs, []handOff{{"failed", loopDue}}}, // that loop then reads when the retry is due
+		{loopDue, []handOff{{"promoted", loopJobs}}},
+		{loopReaper, []handOff{{"returned", loopJobs}}},
+		{loopBulk, []handOff{{"done", loopOrchestrator}, {"done", loopJobs}}}, // an operation may pause until its first attempts have ended: handle its jobs soon
+		{"iu_notification_worker", nil},
+		{"staging_cleanup_sweep", nil},
+		{"stale_heartbeat_check", nil},
+		{"counter_compactor", nil},
+		{"metrics_sampler", nil},
+		{"config_expiry", nil},
+		{"retention_sweep", nil},
 	}
 }
 
@@ -95,7 +95,7 @@ type loops []*loop.Loop
 
 func newLoops(log *slog.Logger) (all loops) {
 	for _, w := range catalogue() {
-		all = append(all, loop.New(w.name, w.purpose, log))
+		all = append(all, loop.New(w.name, queue.Purpose(w.name), log))
 	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/workerhost/lease"
 )
 
@@ -26,6 +27,7 @@ func TestHandOffs(t *testing.T) {
 	}
 	handOffs := 0
 	for _, w := range catalogue() {
+		require.NotEmpty(t, queue.Purpose(w.name), w.name)
 		next := map[string][]string{}
 		for _, h := range w.next {
 			handOffs++

@@ -17,7 +17,7 @@ var grouping = []string{"config", "consumer", "endpoint", "environment", "event-
 var never = []string{
 	// Plain values, which have no keys.
 	"activity[].blocked_by", "activity[].blocks", "activity[].tables", "alerts[].event_ids", "status.alerts[].event_ids", "status.silent[].event_ids",
-	"hosts[].last_loops", "migrate status.pending", "version.database.pending",
+	"hosts[].last_loops", "migrate status.pending", "version.database.pending", "why.waits",
 	// Always empty: these verbs have no preview.
 	"executor beat.plan", "job enqueue.plan",
 	// Actions that are refused here. The keys of plan and results are the same
@@ -84,7 +84,7 @@ func answering(f furnished) []jsonVerb {
 		look("queues", "--kind", "kg.reindex"), look("route list"), look("scheduler"),
 		look("scheduler status"), {verb: "status", code: 3}, look("subscriptions"), look("subscriptions", "--share"),
 		look("subscriptions", "--resolve", "kg/node.changed"), look("version"), look("webhooks"), look("webhooks", "1"), look("why"),
-		look("why", "job kg.reindex"), look("export", "dlq"),
+		look("why", "job kg.reindex"), look("why", "iu_outbound_default"), look("export", "dlq"),
 
 		act("ack", "mailer", "--comment", "c"), look("report", "--since", "120h"), act("unack", "mailer", "--comment", "c"),
 		act("consumer set", "reindex", "--kind", "kg.index"), act("consumer disable", "reindex"),

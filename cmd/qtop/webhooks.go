@@ -69,7 +69,11 @@ func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 	if len(o.args) == 0 {
 		return snapshotList("waiting")(ctx, a, c, o)
 	}
-	p, err := c.List(ctx, queue.Query{Kind: queue.ListWhy, ID: strings.Join(o.args, " ")})
+	name := strings.Join(o.args, " ")
+	p, err := c.List(ctx, queue.Query{Kind: queue.ListWhy, ID: name})
+	if queue.KindOf(err) == queue.KindFailed && showExecutorWhy(ctx, a, c, name) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -119,5 +123,5 @@ func webhooksCmd(a *app) *cobra.Command {
 }
 
 func whyCmd(a *app) *cobra.Command {
-	return a.viewCmd(view{use: "why [QUEUE]", of: "queue", example: "qtop why", short: "Why a queue waits: everything that could block it, each with its remedy; without a name, all waiting queues", show: showWhy}, &viewOptions{})
+	return a.viewCmd(view{use: "why [QUEUE]", of: "queue", example: "qtop why", short: "Why a queue waits: everything that could block it, each with its remedy, or which queues wait because of an executor; without a name, all waiting queues", show: showWhy}, &viewOptions{})
 }

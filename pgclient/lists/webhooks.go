@@ -174,5 +174,5 @@ func whyInstead(rule, name string) string {
 	if parseid.IsJobDeadLetter(name) || parseid.IsEventDeadLetter(name) {
 		return "why is about queues; of a dead letter: qtop dlq show " + name
 	}
-	return "qtop webhooks, qtop route list and qtop queues list them, qtop why the queues that wait"
+	return "qtop webhooks, qtop route list and qtop queues list them, qtop why the queues that wait, qtop executors the executors"
 }

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/qtop/qtop/pgclient"
+	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
+)
+
+// executorWhy is the answer of why to the name of an executor or tick worker.
+type executorWhy struct {
+	queue.Executor
+	Purpose string   `json:"what_it_does"` // of a tick worker
+	Waits   []string `json:"waits"`        // the names of the queues that wait because of it
+	Do      string   `json:"do"`           // the remedy of its silence; empty = it is not silent
+}
+
+// showExecutorWhy prints the state of the executor or tick worker of this name and which queues wait because of it. It returns
+// false if there is none.
+func showExecutorWhy(ctx context.Context, a *app, c *pgclient.Client, name string) bool {
+	s, err := snapshot(ctx, c)
+	if err != nil {
+		return false
+	}
+	x, ok := queue.Find(s.Executors, func(x queue.Executor) bool { return x.ID.String() == name })
+	if !ok {
+		return false
+	}
+	y := executorWhy{Executor: x, Purpose: queue.Purpose(name), Waits: []string{}}
+	var waiting []queue.Waiting
+	for _, w := range s.Waiting {
+		// a reason may name several executors
+		if slices.Contains(strings.FieldsFunc(w.Why.String(), func(r rune) bool { return strings.ContainsRune(" ,:", r) }), name) {
+			y.Waits, waiting = append(y.Waits, w.Name()), append(waiting, w)
+		}
+	}
+	switch {
+	case x.State != "silent":
+	case x.TickWorker:
+		y.Do = "qtop worker --loops " + name
+	default:
+		y.Do = "start its program or host; qtop executor deregister " + queue.ShellQuote(name) + " if it is gone for good"
+	}
+	if a.asJSON(y) {
+		return true
+	}
+	beat := "no heartbeat since it was registered " + views.PlainTime(&x.RegisteredAt)
+	if x.LastBeatAt != nil {
+		beat = "last heartbeat " + views.PlainTime(x.LastBeatAt)
+		if x.AgeSeconds != nil {
+			beat += ", " + views.PlainAge(*x.AgeSeconds) + " ago"
+		}
+	}
+	a.printf("%s: %s, %s\n", x.ID, x.State, beat)
+	acked := x.AckedBy.String()
+	switch {
+	case acked == "" && x.State == "silent":
+		acked = "by nobody: qtop ack " + queue.ShellQuote(name) + " --comment C"
+	case acked != "" && x.AckExpiresAt != nil:
+		acked = "by " + acked + " until " + views.PlainTime(x.AckExpiresAt)
+	case acked != "":
+		acked = "by " + acked
+	}
+	for _, l := range [][2]string{{"what it does", y.Purpose}, {"acknowledged", acked}, {"cure", y.Do}} {
+		if l[1] != "" {
+			a.printf("%s: %s\n", l[0], l[1])
+		}
+	}
+	if len(y.Waits) == 0 {
+		a.printf("nothing waits because of it\n")
+	}
+	for _, w := range waiting {
+		a.printf("waits because of it: %s, %s, the oldest for %s\n", w.Name(), views.PlainBound(w.Waiting, w.WaitingBound), views.PlainAge(w.AgeSeconds))
+	}
+	return true
+}
