@@ -99,6 +99,7 @@ func TestAuditSaysHowManyRowsWereChanged(t *testing.T) {
 		{"quarantine_retry", "quarantine 1,2", "2", "null", "done", "2"},
 		{"recount", "counters and lanes", "2", `{"counters":2,"job_lane":1,"drift":[{"n":7}]}`, "done", "3"},
 		{"scheduler_install", "pg_cron", "NULL", `{"jobs":[{"id":"a","outcome":"created"},{"id":"b","outcome":"kept"}]}`, "done", "1"},
+		{"scheduler_remove", "pg_cron", "NULL", `{"jobs":[{"id":"a","outcome":"removed"},{"id":"b","outcome":"absent"}]}`, "done", "1"},
 		{"session_terminate", "session 1", "1", "null", "asked", "-"},
 		{"tick", "metrics_sampler", "NULL", `{"ran":true}`, "done", "-"},
 		{"tick", "metrics_sampler", "NULL", `{"ran":false}`, "skipped: leased", "0"},

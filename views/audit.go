@@ -80,7 +80,7 @@ func AuditPage(a queue.AuditEntry, e Env, w int) Page {
 	p.pair("who", a.Actor.String()+" as "+a.DBRole.String()+from(a.ClientAddr.String()))
 	p.pair("target", queue.AuditTarget(a.Target.String()))
 	if a.ByRunner() {
-		p.pair("done by", "a worker host, with login "+a.DBRole.String()+", for the operation that "+a.Actor.String()+" started")
+		p.pair("done by", "a worker host, with login "+a.DBRole.String()+", for the operation that "+a.Actor.String()+" planned")
 	}
 	if a.OperationID != nil {
 		p.pair("operation", strconv.FormatInt(*a.OperationID, 10))

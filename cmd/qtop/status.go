@@ -85,7 +85,7 @@ func reasons(st statusJSON) []views.Trouble {
 		text queue.Text
 	}{{"CLONE OF", st.CloneOf}, {"UNEXPECTED SERVER", st.Unexpected}} {
 		if !first.text.Empty() { // then nothing is claimed or sent
-			add(first.kind, "critical", queue.Text{}, strings.TrimPrefix(first.text.String(), first.kind+" "))
+			add(first.kind, "critical", queue.Text{}, strings.TrimLeft(strings.TrimPrefix(first.text.String(), first.kind), ": "))
 		}
 	}
 	if st.MonitoringOff {
@@ -96,7 +96,7 @@ func reasons(st statusJSON) []views.Trouble {
 		return slices.ContainsFunc(st.top, func(x views.Trouble) bool { return x.Target == t })
 	}
 	for _, l := range alertLines(st) {
-		if l.about.Pane == queue.PaneWebhooks || !has(l.about) { // a circuit may be critical where its suspension is a warning
+		if !has(l.about) {
 			add(l.kind, l.severity, queue.Clean(l.subject), fmt.Sprintf(l.form, l.values...))
 		}
 	}

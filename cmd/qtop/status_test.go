@@ -58,11 +58,12 @@ func TestStatusHasEveryTroubleOfTheOverview(t *testing.T) {
 	}
 
 	// The JSON has a trouble for each line that counts for the health, silences too, and none otherwise.
-	s.MonitoringOff, s.Server.CloneOf = true, queue.Clean("CLONE OF prod: run qtop adopt")
+	s.MonitoringOff, s.Server.CloneOf, s.Server.Unexpected = true, queue.Clean("CLONE OF prod: run qtop adopt"), queue.Clean("UNEXPECTED SERVER: this is a, not b")
 	st, all := statusOf(s), map[string]int{}
 	for _, x := range st.Troubles {
 		all[x.Kind+" "+x.Severity]++
 		require.False(t, x.Text.Empty(), x.Kind)
+		require.False(t, strings.HasPrefix(x.Text.String(), x.Kind), "%s is said twice: %s", x.Kind, x.Text)
 	}
 	for _, al := range st.Alerts {
 		if al.Kind == queue.AlertSilence {

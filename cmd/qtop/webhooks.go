@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -71,8 +72,10 @@ func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 	}
 	name := strings.Join(o.args, " ")
 	p, err := c.List(ctx, queue.Query{Kind: queue.ListWhy, ID: name})
-	if queue.KindOf(err) == queue.KindFailed && showExecutorWhy(ctx, a, c, name) {
-		return nil
+	if errors.Is(err, queue.ErrNoQueue) {
+		if done, x := showExecutorWhy(ctx, a, c, name); done || x != nil {
+			return x
+		}
 	}
 	if err != nil {
 		return err

@@ -14,26 +14,26 @@ import (
 type executorWhy struct {
 	queue.Executor
 	Purpose string   `json:"what_it_does"` // of a tick worker
-	Waits   []string `json:"waits"`        // the names of the queues that wait because of it
+	Waits   []string `json:"waits"`        // the names of the waiting queues whose first cause names it
 	Do      string   `json:"do"`           // the remedy of its silence; empty = it is not silent
 }
 
 // showExecutorWhy prints the state of the executor or tick worker of this name and which queues wait because of it. It returns
 // false if there is none.
-func showExecutorWhy(ctx context.Context, a *app, c *pgclient.Client, name string) bool {
+func showExecutorWhy(ctx context.Context, a *app, c *pgclient.Client, name string) (bool, error) {
 	s, err := snapshot(ctx, c)
 	if err != nil {
-		return false
+		return false, err
 	}
 	x, ok := queue.Find(s.Executors, func(x queue.Executor) bool { return x.ID.String() == name })
 	if !ok {
-		return false
+		return false, nil
 	}
 	y := executorWhy{Executor: x, Purpose: queue.Purpose(name), Waits: []string{}}
 	var waiting []queue.Waiting
 	for _, w := range s.Waiting {
 		// a reason may name several executors
-		if slices.Contains(strings.FieldsFunc(w.Why.String(), func(r rune) bool { return strings.ContainsRune(" ,:", r) }), name) {
+		if slices.Contains(strings.FieldsFunc(w.Why.String(), func(r rune) bool { return strings.ContainsRune(" ,:.", r) }), name) {
 			y.Waits, waiting = append(y.Waits, w.Name()), append(waiting, w)
 		}
 	}
@@ -45,7 +45,7 @@ func showExecutorWhy(ctx context.Context, a *app, c *pgclient.Client, name strin
 		y.Do = "start its program or host; qtop executor deregister " + queue.ShellQuote(name) + " if it is gone for good"
 	}
 	if a.asJSON(y) {
-		return true
+		return true, nil
 	}
 	beat := "no heartbeat since it was registered " + views.PlainTime(&x.RegisteredAt)
 	if x.LastBeatAt != nil {
@@ -70,10 +70,10 @@ func showExecutorWhy(ctx context.Context, a *app, c *pgclient.Client, name strin
 		}
 	}
 	if len(y.Waits) == 0 {
-		a.printf("nothing waits because of it\n")
+		a.printf("it is the first cause of no wait that the snapshot has\n")
 	}
 	for _, w := range waiting {
 		a.printf("waits because of it: %s, %s, the oldest for %s\n", w.Name(), views.PlainBound(w.Waiting, w.WaitingBound), views.PlainAge(w.AgeSeconds))
 	}
-	return true
+	return true, nil
 }

@@ -53,7 +53,7 @@ func bulkActions() []entry {
 		operation(queue.Action{ID: queue.ActBulkResume, Key: "P", Verb: "Resume", Opposite: queue.ActBulkPause, Danger: queue.DangerMany, Function: "public.fn_queue_bulk_resume(bigint,text)",
 			Words: "ops resume", Example: "qtop ops resume 12", Help: "continue a paused bulk operation; if the brake paused it, the canary is sent first again"}),
 		operation(queue.Action{ID: queue.ActBulkAbort, Key: "X", Verb: "Abort", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_abort(bigint,text)",
-			Words: "ops abort", Example: "qtop ops abort 12", Help: "end a bulk operation for good; items not requeued remain open dead letters"}),
+			Words: "ops abort", Example: "qtop ops abort 12", Help: "end a bulk operation for good; items that are left remain open dead letters"}),
 		operation(queue.Action{ID: queue.ActBulkRate, Key: "+", Verb: "Rate", Undo: "set it back", Danger: queue.DangerOne, Function: "public.fn_queue_bulk_set_rate(bigint,numeric,text)",
 			Words: "ops rate", Example: "qtop ops rate 12 --rate 5", Help: "change the rate of a bulk operation, also while it runs",
 			Args: []queue.Arg{{Name: "rate", Kind: queue.ArgNumber, Min: 0.01, Max: 1000, Label: "Rate", Required: true, Help: "items per second, 0.01 to 1000"}}}),

@@ -45,13 +45,26 @@ func (c *Planner) beside(ctx context.Context, p *queue.Plan, known bool, subscri
 // operationsNamed is how many operations the line of inOperations names.
 const operationsNamed = 5
 
+// mostCompared is how many items inOperations compares at most, those of the selection included: a
+// preview must not take seconds.
+const mostCompared = 250_000
+
 // inOperations adds the line that says how many of the selected dead letters are items, not carried
 // out yet, of other operations that have not ended.
 func (c *Planner) inOperations(ctx context.Context, p *queue.Plan, parts []bulkPart) error {
-	var live bool
-	err := c.act.QueryRow(ctx, "SELECT EXISTS (SELECT FROM public.queue_bulk_operation o WHERE o.state = ANY ('{planned,running,paused}'::text[]))").Scan(&live)
-	if err != nil || !live {
+	var live int
+	var items int64
+	err := c.act.QueryRow(ctx, `SELECT count(*), COALESCE(sum(o.frozen_count), 0)::bigint FROM public.queue_bulk_operation o
+		WHERE o.state = ANY ('{planned,running,paused}'::text[])`).Scan(&live, &items)
+	if err != nil || live == 0 {
 		return err
+	}
+	for _, x := range parts {
+		items += x.n
+	}
+	if items > mostCompared {
+		addLine(p, "also planned", "not compared with the items of %s: too many", queue.Plural(live, "live operation", "live operations"))
+		return nil
 	}
 	type part struct {
 		ID    int64

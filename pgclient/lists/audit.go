@@ -73,7 +73,7 @@ const (
 		WHEN a.action LIKE 'bulk\_%' THEN COALESCE(a.after ->> 'undone', a.after ->> 'requeued')::bigint
 		WHEN a.action ~ '^(dead_letter|job_dead_letter|iu_route_dead_letter|notification|job_lease|webhook_lease)_|^job_cancel$' THEN ` + changedItems + `
 		WHEN a.action = 'recount' THEN (SELECT sum(v.value::bigint)::bigint FROM jsonb_each_text(a.after - 'drift') v)
-		WHEN a.action LIKE 'scheduler\_%' THEN jsonb_array_length(jsonb_path_query_array(a.after, '$.jobs[*] ? (@.outcome != "kept")'))
+		WHEN a.action LIKE 'scheduler\_%' THEN jsonb_array_length(jsonb_path_query_array(a.after, '$.jobs[*] ? (@.outcome != "kept" && @.outcome != "absent")'))
 		WHEN a.action IN ('adopt', 'quarantine_retry', 'webhook_subscription_add') OR a.target LIKE '(all %' THEN a.frozen_count
 		ELSE 1 END`
 

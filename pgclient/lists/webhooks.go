@@ -157,17 +157,17 @@ func whyOf(ctx context.Context, db *pgpool.Pool, name string) (*queue.Why, error
 		return nil, err
 	}
 	if a.Refused {
-		return nil, queue.NewError(queue.KindFailed, a.Reason, "", whyInstead(a.Rule, name))
+		if a.Rule != "not_found" { // several queues have the name: the reason lists them
+			return nil, queue.NewError(queue.KindFailed, a.Reason, "", "")
+		}
+		return nil, queue.NewError(queue.KindFailed, a.Reason, "", whyInstead(name)).Because(queue.ErrNoQueue)
 	}
 	a.Decide()
 	return &a.Why, nil
 }
 
-// whyInstead says what to do after fn_queue_why has refused a name.
-func whyInstead(rule, name string) string {
-	if rule != "not_found" {
-		return "" // several queues have the name: the reason lists them
-	}
+// whyInstead says what to do with a name that no queue has.
+func whyInstead(name string) string {
 	if id, err := parseid.UUID(name, "job", ""); err == nil {
 		return "why is about queues; if this is the id of a job: qtop job show " + id
 	}

@@ -32,6 +32,9 @@ func NewError(kind Kind, what, where, do string) *Error {
 	return &Error{Kind: kind, What: Clean(what), Where: Clean(where), Do: Clean(do)}
 }
 
+// ErrNoQueue is the cause of the error for a name that no queue has.
+var ErrNoQueue = errors.New("no queue has this name")
+
 // Because sets the cause of the error and returns it.
 func (e *Error) Because(err error) *Error {
 	e.Err = err

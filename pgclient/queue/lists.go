@@ -182,7 +182,7 @@ type LineageStep struct {
 	Kind       string     `json:"kind"` // event, saga, job, attempt, dead_letter, requeue, closed
 	ID         Text       `json:"id"`
 	Status     string     `json:"status"`
-	At         *time.Time `json:"at"`         // of a saga or job when it got Status, of the others when it was made
+	At         *time.Time `json:"at"`         // of a saga or job when it ended or last changed, of the others when it was made
 	By         Text       `json:"by"`         // the person who requeued or closed, who ran a job or enqueued it, the route worker; empty = nobody
 	Generation int        `json:"generation"` // how many requeues or replays preceded this step
 	Current    bool       `json:"current,omitempty"`

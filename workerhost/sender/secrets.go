@@ -1,6 +1,7 @@
 package sender
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -29,8 +30,10 @@ const (
 	// restart.
 	secretFresh = time.Second
 	// secretFileWait is how long a read of a secret file is waited for: a network file system can hang,
-	// and the read with it. Until that read ends there is no other one.
+	// and the read with it. Until that read ends there is no other one of that file. After
+	// secretFileSlow all files are read, so that several that hang are waited for together.
 	secretFileWait = 2 * time.Second
+	secretFileSlow = 100 * time.Millisecond
 	// leastKey and mostKey are the shortest and longest secret in bytes, as in Standard Webhooks.
 	// A secret outside these bounds causes a warning in this release. In the next release
 	// refuseWeak is set, and then such a secret is refused.
@@ -141,7 +144,7 @@ func (s *Secrets) Look(ref string) ([][]byte, *Fault) {
 	}
 	var all [][]byte
 	for _, entry := range entries {
-		keys, fault := entry.resolve()
+		keys, fault := entry.resolve(s.readAll)
 		if fault != nil {
 			return nil, faultf(fault.Do, "secret_ref %s: %s", shownRef(ref), fault.What)
 		}
@@ -196,7 +199,22 @@ func weak(ref string, keys [][]byte) *Fault {
 	return nil
 }
 
-func (e *secretEntry) resolve() ([][]byte, *Fault) {
+// readAll begins to read all files whose content is not fresh.
+func (s *Secrets) readAll() {
+	for _, entries := range s.byRef {
+		for _, e := range entries {
+			if e.file != "" && e.mu.TryLock() { // locked: it is being read
+				if e.keys == nil || time.Since(e.readAt) >= e.refresh {
+					e.begin()
+				}
+				e.mu.Unlock()
+			}
+		}
+	}
+}
+
+// resolve returns the keys of the entry. It calls slow if its file takes long to read.
+func (e *secretEntry) resolve(slow func()) ([][]byte, *Fault) {
 	if e.env != "" {
 		value, ok := os.LookupEnv(e.env)
 		if !ok {
@@ -209,7 +227,7 @@ func (e *secretEntry) resolve() ([][]byte, *Fault) {
 	if e.keys != nil && time.Since(e.readAt) < e.refresh {
 		return e.keys, nil
 	}
-	value, fault := e.content()
+	value, fault := e.content(slow)
 	if fault != nil && fault.lack && e.keys != nil {
 		return e.keys, nil // the file is there and may be as before
 	}
@@ -228,23 +246,34 @@ func (e *secretEntry) resolve() ([][]byte, *Fault) {
 
 // content returns the content of the file. A read that does not end in its time is a fault, for which the
 // keys that are known are kept.
-func (e *secretEntry) content() (string, *Fault) {
-	if e.reading == nil {
-		e.reading, e.began = make(chan secretFile, 1), time.Now()
-		go func(done chan<- secretFile) {
-			value, fault := e.read(e.file)
-			done <- secretFile{value, fault}
-		}(e.reading)
+func (e *secretEntry) content(slow func()) (string, *Fault) {
+	if e.reading != nil && time.Since(e.began) >= secretFileWait && len(e.reading) > 0 { // what it has read may be old
+		<-e.reading
+		e.reading = nil
 	}
-	left := time.NewTimer(max(time.Until(e.began.Add(secretFileWait)), time.Millisecond))
-	defer left.Stop()
+	e.begin()
+	ctx, cancel := context.WithDeadline(context.Background(), e.began.Add(secretFileWait))
+	defer cancel()
+	defer time.AfterFunc(secretFileSlow, slow).Stop()
 	select {
 	case f := <-e.reading:
 		e.reading = nil
 		return f.value, f.fault
-	case <-left.C:
+	case <-ctx.Done():
 		return "", &Fault{What: fmt.Sprintf("file %s: a read of it does not end", e.file), Do: "repair the file system that it is on", lack: true}
 	}
+}
+
+// begin begins to read the file, unless it is being read.
+func (e *secretEntry) begin() {
+	if e.reading != nil {
+		return
+	}
+	e.reading, e.began = make(chan secretFile, 1), time.Now()
+	go func(done chan<- secretFile) {
+		value, fault := e.read(e.file)
+		done <- secretFile{value, fault}
+	}(e.reading)
 }
 
 func readSecretFile(path string) (string, *Fault) {

@@ -62,8 +62,9 @@ COMMENT ON FUNCTION public.fn_job_answer IS
 
 -- fn_job_finish(ids, tokens, status) → the ids of the moved jobs: moves live jobs to job_history, as succeeded or
 -- cancelled, and removes them from their leases. tokens: per job, the token of the lease that must still hold it; NULL
--- = move each job whatever its lease. A cancelled job whose payload is damaged keeps no payload. The caller has locked
--- the leases. Internal.
+-- = move each job whatever its lease. A cancelled job whose payload is damaged keeps no payload. That of a job that
+-- succeeded is not looked at, because results are frequent: damage since the worker read it makes the call fail. The
+-- caller has locked the leases. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_finish(p_job_ids uuid[], p_lease_tokens uuid[], p_status text) RETURNS uuid[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off

@@ -409,7 +409,8 @@ COMMENT ON FUNCTION public.fn_job_next_due IS
   'When the next job becomes due that is not claimable yet, and the time of the server.';
 
 -- fn_job_reap(tokens, only) → {reaped, returned, dead_lettered, log}: returns the jobs of these leases, which the
--- caller has locked, to queued, or makes them dead letters at the third lost lease or after the last attempt.
+-- caller has locked, to queued, or makes them dead letters at the third lost lease or after the last attempt. One whose
+-- payload is damaged is counted there too, and becomes failed (fn_job_bury).
 -- The first lost lease of a job costs no attempt: one job of the claim may have killed the host, and the others did not
 -- cause that. After the first, hosts run the job alone (lost_leases), and each lost lease counts as an attempt. If a
 -- job was in_progress at its last attempt, that attempt is used.
