@@ -163,6 +163,9 @@ func doneWords(a queue.Action, r queue.Result) string {
 			s += " " + views.Plain(o.ID)
 		}
 	}
+	if a.ID == queue.ActBulkPlan {
+		s = "Planned: " + queue.Plural(r.Done, "dead letter", "dead letters") + " selected, nothing changed yet"
+	}
 	if r.Skipped > 0 {
 		s += "; " + views.Count(r.Skipped) + " skipped"
 	}

@@ -18,12 +18,12 @@ type field struct {
 	arg     queue.Arg
 	input   textinput.Model
 	choice  int
-	number  bool // the input still has the number that it began with: the first digit replaces it
+	number  bool // the input still has the number or duration that it began with: the first digit replaces it
 	problem string
 }
 
 func newField(a queue.Arg) *field {
-	f := &field{arg: a, input: newInput(a.Default), number: isNumber(a.Default)}
+	f := &field{arg: a, input: newInput(a.Default), number: isNumber(a.Default) || isDuration(a.Default)}
 	if i := slices.Index(a.Options(), a.Default); i > 0 {
 		f.choice = i
 	}
@@ -67,15 +67,21 @@ func isNumber(s string) bool {
 	return err == nil
 }
 
-// startsNumber reports whether msg is a typed digit or a pasted number.
+// startsNumber reports whether msg is a typed digit, or a pasted number or duration.
 func startsNumber(msg tea.Msg) bool {
 	switch m := msg.(type) {
 	case tea.KeyPressMsg:
 		return isNumber(m.Text)
 	case tea.PasteMsg:
-		return isNumber(strings.TrimSpace(m.Content))
+		text := strings.TrimSpace(m.Content)
+		return isNumber(text) || isDuration(text)
 	}
 	return false
+}
+
+func isDuration(s string) bool {
+	_, ok := queue.Duration(s)
+	return ok
 }
 
 // check validates the value with Arg.Check and Arg.Missing, as the headless

@@ -79,7 +79,7 @@ func executorLevel(at scene, i int) level {
 				return views.Page{}, false
 			}
 		}
-		return views.ExecutorPage(at.snap.Executors[i], at.snap.JobSubscriptions, at.env, at.size.W), true
+		return views.ExecutorPage(at.snap.Executors[i], at.snap, at.env, at.size.W), true
 	}}
 }
 

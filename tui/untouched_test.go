@@ -71,12 +71,12 @@ func TestATypedNoteIsWritten(t *testing.T) {
 	})
 }
 
-// The first digit replaces the number that an input began with, so that a rate of 20 does not become 201. After any
+// The first digit replaces the number or duration that an input began with, so that a rate of 20 does not become 201. After any
 // other key the number is edited.
 func TestTheFirstDigitReplacesANumber(t *testing.T) {
 	for _, x := range []struct{ from, keys, want string }{
 		{"20", "5", "5"}, {"20", "15", "15"}, {"20", "end 5", "205"}, {"20", "backspace 5", "25"}, {"20", "left 5", "250"},
-		{"0.5", "12", "12"}, {"20", "a", "20a"}, {"5m", "1", "5m1"}, {"notes", "1", "notes1"}, {"", "20", "20"},
+		{"0.5", "12", "12"}, {"20", "a", "20a"}, {"5m", "1h", "1h"}, {"5m", "end 1", "5m1"}, {"notes", "1", "notes1"}, {"", "20", "20"},
 	} {
 		f := newField(queue.Arg{Name: "rate", Default: x.from, Required: true})
 		for _, k := range strings.Fields(x.keys) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -333,4 +334,22 @@ func TestHelpSaysHowToSuspendBehindACircuit(t *testing.T) {
 		x.press("7", "?")
 		x.sees("there type :endpoint suspend")
 	})
+}
+
+// :why with the name of an executor shows its page.
+func TestWhyOfAnExecutor(t *testing.T) {
+	t.Parallel()
+	m := newStill(newStore(), nil, Options{Actor: "anna"})
+	l := whyLevel("iu_outbound_default")
+	l.list.err = queue.NewError(queue.KindFailed, "there is no queue iu_outbound_default", "", "").Because(queue.ErrNoQueue)
+	at := m.scene()
+	at.level = &l
+	page, ok := l.page(at)
+	require.True(t, ok)
+	text := ansi.Strip(strings.Join(page.Lines, "\n"))
+	require.Contains(t, text, "what it does   routes outbox events")
+	require.Contains(t, text, "cure ")
+	l.list.err = queue.NewError(queue.KindUnavailable, "the database is away", "", "")
+	page, _ = l.page(at)
+	require.NotContains(t, ansi.Strip(strings.Join(page.Lines, "\n")), "cure ")
 }

@@ -82,13 +82,20 @@ func executorRank(x queue.Executor) int {
 }
 
 // ExecutorPage returns the page of one executor with its job subscriptions.
-func ExecutorPage(x queue.Executor, subs []queue.JobSubscription, e Env, w int) Page {
+func ExecutorPage(x queue.Executor, s *queue.Snapshot, e Env, w int) Page {
 	p := newPage(e, w)
 	r := executorRank(x)
 	p.head(x.ID.String())
 	p.pair("kind", x.Kind.String())
 	p.pair("what it does", queue.Purpose(x.ID.String()))
 	p.paint("state", strings.TrimSpace(x.State+" "+severity(x.Severity)), e.tone(r))
+	if cure := x.Cure(); cure != "" {
+		p.pair("cure", queue.Choose(x.TickWorker, "gw S, or ", "")+cure)
+		waits := s.CausedBy(x.ID.String())
+		for i, q := range waits {
+			p.pair(queue.Choose(i == 0, "waits for it", ""), q.Name()+": "+e.counted(q.Waiting, q.WaitingBound)+", the oldest for "+Age(q.AgeSeconds))
+		}
+	}
 	p.pair("domains", joinTexts(x.Domains))
 	if x.LastBeatAt == nil {
 		p.pair("last heartbeat", "never since it was registered; its cadence is "+Age(x.CadenceSeconds))
@@ -104,7 +111,7 @@ func ExecutorPage(x queue.Executor, subs []queue.JobSubscription, e Env, w int) 
 		p.pair("heartbeats", "only from its tick")
 	}
 	p.pair("heartbeat from", x.InstanceID.String())
-	p.subscriptions(x, subs)
+	p.subscriptions(x, s.OrEmpty().JobSubscriptions)
 	p.head("Owner")
 	p.pair("owner role", x.OwnerRole.String())
 	p.pair("acknowledged", x.AckedBy.String())

@@ -88,7 +88,7 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 	if len(s.Alerts) > 0 {
 		out["page-alert"] = page(func(e views.Env, n int) views.Page { return views.AlertPage(s.Alerts[0], &s, w.History, e, n) })
 		out["page-executor"] = page(func(e views.Env, n int) views.Page {
-			return views.ExecutorPage(s.Executors[0], s.JobSubscriptions, e, n)
+			return views.ExecutorPage(s.Executors[0], &s, e, n)
 		})
 		out["page-flag"] = page(func(e views.Env, n int) views.Page { return views.FlagPage(s.Flags[0], w.Audit, e, n) })
 		out["page-health"] = page(func(e views.Env, n int) views.Page { return views.HealthPage(&s, s.Health[0], e, n) })
@@ -112,7 +112,7 @@ func bodies(w viewstest.World) map[string]func(views.Env, views.Size) []string {
 		})
 		out["page-dead-letter-revealed"] = page(func(e views.Env, n int) views.Page { return views.DeadLetterPage(w.DeadLetters[0], &w.Revealed, e, n) })
 		out["page-executor-subscriptions"] = page(func(e views.Env, n int) views.Page {
-			return views.ExecutorPage(s.Executors[4], s.JobSubscriptions, e, n)
+			return views.ExecutorPage(s.Executors[4], &s, e, n)
 		})
 		out["page-job"] = page(func(e views.Env, n int) views.Page { return views.JobPage(w.Jobs[0], &w.Job, e, n) })
 		out["page-job-leased"] = page(func(e views.Env, n int) views.Page { return views.JobPage(w.Jobs[0], nil, e, n) })

@@ -101,7 +101,7 @@ func TestPagesOfAnExecutorThatNeverBeat(t *testing.T) {
 		Executors: []queue.Executor{{ID: queue.Clean("new"), State: "silent", Severity: "warning", Ratio: 6, CadenceSeconds: 60, RegisteredAt: at}},
 		Alerts:    []queue.Alert{{Key: queue.Clean("silence:new"), Kind: queue.AlertSilence, Subject: queue.Clean("new"), Severity: "warning", Since: &at, AgeSeconds: 360, Ratio: 6}},
 	}
-	for _, page := range []views.Page{views.ExecutorPage(s.Executors[0], nil, e, 100), views.AlertPage(s.Alerts[0], &s, nil, e, 100)} {
+	for _, page := range []views.Page{views.ExecutorPage(s.Executors[0], &s, e, 100), views.AlertPage(s.Alerts[0], &s, nil, e, 100)} {
 		require.Regexp(t, "last heartbeat +never since it was registered", plain(page.Lines))
 	}
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"slices"
-	"strings"
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -29,20 +27,10 @@ func showExecutorWhy(ctx context.Context, a *app, c *pgclient.Client, name strin
 	if !ok {
 		return false, nil
 	}
-	y := executorWhy{Executor: x, Purpose: queue.Purpose(name), Waits: []string{}}
-	var waiting []queue.Waiting
-	for _, w := range s.Waiting {
-		// a reason may name several executors
-		if slices.Contains(strings.FieldsFunc(w.Why.String(), func(r rune) bool { return strings.ContainsRune(" ,:.", r) }), name) {
-			y.Waits, waiting = append(y.Waits, w.Name()), append(waiting, w)
-		}
-	}
-	switch {
-	case x.State != "silent":
-	case x.TickWorker:
-		y.Do = "qtop worker --loops " + name
-	default:
-		y.Do = "start its program or host; qtop executor deregister " + queue.ShellQuote(name) + " if it is gone for good"
+	y := executorWhy{Executor: x, Purpose: queue.Purpose(name), Waits: []string{}, Do: x.Cure()}
+	waiting := s.CausedBy(name)
+	for _, w := range waiting {
+		y.Waits = append(y.Waits, w.Name())
 	}
 	if a.asJSON(y) {
 		return true, nil

@@ -32,7 +32,7 @@ func TestSeconds(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
 	}
-	for _, text := range []string{"", "0s", "900ms", "-1h", "1", "1y", "w", "3651d", "999999999999d", "１h", "1h\x1b[2J"} {
+	for _, text := range []string{"", "0s", "900ms", "-1h", "1", "1y", "w", "3651d", "30m1h", "1h2h", "999999999999d", "１h", "1h\x1b[2J"} {
 		_, err := queue.Seconds("--for", text)
 		require.ErrorContains(t, err, "is not a duration from a second to ten years", text)
 		require.NotContains(t, err.Error(), "\x1b")

@@ -51,9 +51,9 @@ func durationUnit(s string) (time.Duration, string) {
 	return 0, s
 }
 
-// parseDuration parses 90s, 2h30m, 3d, 1.5h.
+// parseDuration parses 90s, 2h30m, 3d, 1.5h: each unit once, the largest first. 30m1h is a mistake.
 func parseDuration(s string) (time.Duration, bool) {
-	var total time.Duration
+	var total, last time.Duration
 	if s == "" {
 		return 0, false
 	}
@@ -69,9 +69,10 @@ func parseDuration(s string) (time.Duration, bool) {
 		var unit time.Duration
 		unit, s = durationUnit(s[n:])
 		part := v.Number * float64(unit)
-		if unit == 0 || part > float64(maxDuration) {
+		if unit == 0 || last != 0 && unit >= last || part > float64(maxDuration) {
 			return 0, false
 		}
+		last = unit
 		total += time.Duration(math.Round(part/1e3)) * time.Microsecond
 		if total > maxDuration {
 			return 0, false
