@@ -31,12 +31,12 @@ func Audit(rows []queue.AuditEntry) Source {
 				}
 				return target
 			}},
-			{Name: "frozen_count", Title: "selected", Width: 8, Max: 10, Right: true, Drop: 3},
-			{Name: "changed", Width: 7, Max: 10, Right: true, Drop: 2},
+			{Name: "frozen_count", Title: "selected", Width: 8, Max: 10, Right: true, Drop: 5},
+			{Name: "changed", Width: 7, Max: 7, Right: true, Drop: 4},
 			{Name: "outcome", Width: 8, Max: 12, Drop: 3, Look: ofRow},
 			{Name: "reason", Width: 8, Want: 28, Max: 60, Drop: 1},
-			{Name: "db_role", Title: "role", Width: 12, Max: 20, Drop: 4, Look: dim},
-			{Name: "id", Title: "#", Head: "ID", Width: 6, Max: 8, Right: true, Drop: 4, Look: dim, Say: digits},
+			{Name: "db_role", Title: "role", Width: 12, Max: 20, Drop: 6, Look: dim},
+			{Name: "id", Title: "#", Head: "ID", Width: 6, Max: 8, Right: true, Drop: 6, Look: dim, Say: digits},
 			{Name: "before"},
 			{Name: "after"},
 			{Name: "filter"},
