@@ -24,7 +24,7 @@ func ExampleOptions_handlers() {
 		ID: "thumbs-1", Executor: "thumbs", Loops: []string{"job_executor", "job_queue_default", "lease_reaper"},
 		Handlers: map[string]handler.Handler{
 			"thumbnail": handler.Func(func(ctx context.Context, job handler.Job) error {
-				if len(job.Payload) == 0 {
+				if string(job.Payload) == "{}" { // what a job without a payload has
 					return handler.Permanent(handler.Coded("NO_PICTURE", fmt.Errorf("job %s names no picture", job.ID)))
 				}
 				return nil // job.Payload is JSON; ctx ends when the lease is lost or the host stops

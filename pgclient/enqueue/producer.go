@@ -71,8 +71,8 @@ func New(c *pgclient.Client) *Producer {
 }
 
 // MayHaveCommitted reports whether the jobs of a call that returned err may nevertheless be enqueued.
-// The call is one of Enqueue and EnqueueMany, or In on a pool: in a transaction of the caller nothing
-// is enqueued before its commit. MayHaveCommitted(nil) is false.
+// The call is one of Enqueue and EnqueueMany, In on a pool, or the Commit of the caller's own transaction,
+// before which nothing is enqueued. MayHaveCommitted(nil) is false.
 func MayHaveCommitted(err error) bool {
 	return queue.KindOf(err) != queue.KindUsage && pgerror.MayHaveCommitted(err)
 }
@@ -82,14 +82,15 @@ func (p *Producer) Client() *pgclient.Client { return p.client }
 
 // Enqueue enqueues one job and wakes its listeners. If a job with the same idempotency key
 // exists, created is false and id is the id of that job. A worker host with a free slot
-// claims the job in the same transaction.
+// claims the job in the same transaction. It takes a minute at most, whatever ctx allows.
 func (p *Producer) Enqueue(ctx context.Context, job Job) (id string, created bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
 	return p.batch.put(ctx, job)
 }
 
-// EnqueueMany enqueues jobs, all or none, and wakes their listeners.
+// EnqueueMany enqueues 1 to 1,000,000 jobs, all or none, and wakes their listeners. It takes a minute
+// at most, whatever ctx allows.
 func (p *Producer) EnqueueMany(ctx context.Context, jobs []Job) (Made, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
