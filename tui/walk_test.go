@@ -346,15 +346,25 @@ func half[T any](w *walker, rows []T) (out []T) {
 }
 
 // did returns what the console changed so far: actions on the database, and on
-// single loops of this process. A shutdown, of all loops, is not among these.
+// single loops of this process. A shutdown, of all loops, is not among these, nor
+// is the mark that the console sets for an action on a loop.
 func (w *walker) did() (did []string) {
+	marks, loops := 0, 0
 	for _, p := range w.store.did() {
+		if p.Request.Action == queue.ActMark && strings.Contains(p.Request.Args["label"], " loop ") {
+			marks++
+			continue
+		}
 		did = append(did, fmt.Sprintf("%+v", p.Request))
 	}
 	for _, call := range w.host.said() {
 		if _, loop, _ := strings.Cut(call, " "); loop != "" {
 			did = append(did, call)
+			loops++
 		}
+	}
+	if marks > loops {
+		w.fail("%d marks of %d actions on loops", marks, loops)
 	}
 	return did
 }
