@@ -240,6 +240,10 @@ func TestJobValuesByHand(t *testing.T) {
 			SELECT 'k', 'iu', 'DOT', CASE WHEN n = 3 THEN `+bad+` ELSE '{}' END FROM generate_series(1, 3) n`), bad)
 		require.Equal(t, "23514", j.byHand("queue_owner", "INSERT INTO public.job_queue (job_kind, event_domain, executor, payload) VALUES ('k', 'iu', 'DOT', "+bad+")"), bad)
 	}
+	for payload, said := range map[string]string{"jsonb_build_object('token', " + long + ")": "payload may not hold the key token", "jsonb_build_array(" + long + ")": "payload must be a JSON object"} {
+		_, err := j.root.Exec(context.Background(), "INSERT INTO public.job_queue (job_kind, event_domain, executor, payload) VALUES ('k', 'iu', 'DOT', "+payload+")")
+		require.ErrorContains(t, err, said)
+	}
 	require.Equal(t, "23514", j.byHand("queue_owner", "UPDATE public.job_lease SET live = -1"))
 	f := j.standing("failed")
 	leaf := get[string](j.core, "SELECT tableoid::regclass::text FROM public.job_history")

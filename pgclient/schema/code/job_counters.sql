@@ -104,8 +104,8 @@ BEGIN
       INTO v_n, v_plain, v_bytes, v_content FROM new_rows r;
     END IF;
     IF v_content THEN
-      RAISE EXCEPTION 'the payload of a job must be a JSON object without content (%)',
-        concat_ws(', ', :denied_keys) USING ERRCODE = '23514', CONSTRAINT = 'chk_job_payload';
+      RAISE EXCEPTION 'payload %', COALESCE((SELECT min(public.fn_denied_key(r.payload)) FROM new_rows r),
+        'must be a JSON object') USING ERRCODE = '23514', CONSTRAINT = 'chk_job_payload';
     END IF;
     IF v_bytes > 16384 THEN
       PERFORM public.fn_payload_admit('payload'::text, v_bytes);
