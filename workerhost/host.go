@@ -131,7 +131,8 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 
 // Run starts the loops that the options name and records a heartbeat while any loop runs. When
 // ctx ends, Run drains the loops within the grace time, hands back unfinished work and records
-// the stop, with context.Cause(ctx) as the reason, and returns nil. A host without running loops has no host row.
+// the stop, with context.Cause(ctx) as the reason, and returns nil. A host without running loops has
+// no host row.
 // If another instance has the host id, Run waits: it fails when that instance records a further
 // heartbeat, and takes over the id of an instance that has crashed.
 func (h *Host) Run(ctx context.Context) error {

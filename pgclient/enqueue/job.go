@@ -55,10 +55,10 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// In enqueues 1 to 1,000,000 jobs inside the caller's transaction, all or none; none is an error. After an error the transaction can
-// only be rolled back. In sends no wake signal for the jobs: after the commit, call
-// [Producer.Notify] or [Notifier.Notify] for their domains. If q is a pool, the jobs are a separate
-// transaction.
+// In enqueues 1 to 1,000,000 jobs inside the caller's transaction, all or none; none is an error. After
+// an error the transaction can only be rolled back. In sends no wake signal for the jobs: after the
+// commit, call [Producer.Notify] or [Notifier.Notify] for their domains. If q is a pool, the jobs are a
+// separate transaction.
 func In(ctx context.Context, q Querier, jobs []Job) (Made, error) {
 	text, err := asJSON(jobs)
 	if err != nil {

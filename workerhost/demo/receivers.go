@@ -61,6 +61,18 @@ func (r *receiver) close() {
 // succeeds.
 const backAfter = 10 * time.Minute
 
+// downUntil returns a handler that answers 503 until the time, and as ok does from then on.
+func downUntil(back time.Time, ok http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if time.Now().After(back) {
+			ok(w, r)
+			return
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, "upstream is down\n")
+	}
+}
+
 // openReceivers starts the receivers. Two of them work. Of the others, one returns 503 at first, one
 // hangs, one refuses connections, one has an untrusted certificate, and one throttles.
 func openReceivers(ctx context.Context) (all []*receiver, err error) {
@@ -84,15 +96,7 @@ func openReceivers(ctx context.Context) (all []*receiver, err error) {
 	}
 	serve("order.created", "hooks.acme.example", false, ok)
 	serve("invoice.paid", "billing.example", false, ok)
-	began := time.Now()
-	serve("shipment.sent", "ship.example", false, func(w http.ResponseWriter, r *http.Request) {
-		if time.Since(began) > backAfter {
-			ok(w, r)
-			return
-		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, "upstream is down\n")
-	})
+	serve("shipment.sent", "ship.example", false, downUntil(time.Now().Add(backAfter), ok))
 	hang := serve("report.ready", "api.slow.example", false, nil)
 	hang.release = make(chan struct{})
 	hang.server.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

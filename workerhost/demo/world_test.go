@@ -3,7 +3,10 @@ package demo
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -59,4 +62,17 @@ func TestPrepareAgain(t *testing.T) {
 		}
 		require.Equal(t, first, got)
 	}
+}
+
+// The receiver that is down answers with 503, and takes requests when it is back.
+func TestReceiverThatComesBack(t *testing.T) {
+	t.Parallel()
+	answer := func(back time.Duration) int {
+		w := httptest.NewRecorder()
+		ok := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+		downUntil(time.Now().Add(back), ok)(w, httptest.NewRequest(http.MethodPost, "/hook", http.NoBody))
+		return w.Code
+	}
+	require.Equal(t, http.StatusServiceUnavailable, answer(backAfter))
+	require.Equal(t, http.StatusNoContent, answer(-time.Second))
 }
