@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -252,6 +253,30 @@ func (in *installer) admitRoles(ctx context.Context, from int32) error {
 		in.said = append(in.said, "roles are shared with database "+few(roles[0].Databases)+": their members may do here what they may do there; --role-prefix keeps sets apart")
 	}
 	return nil
+}
+
+// admitSchema refuses a login that may not let roles use the schema public. The owner of a database may,
+// unless the schema belongs to another role, as in databases from before PostgreSQL 15. No right to grant is
+// needed where an earlier run has granted it to the role that owns qtop's objects, or where everybody may create.
+func (in *installer) admitSchema(ctx context.Context) error {
+	var may bool
+	var who, schemaOwner, remedy string
+	err := in.tx.QueryRow(ctx, `SELECT
+			has_schema_privilege(n.oid, 'USAGE WITH GRANT OPTION') AND has_schema_privilege(n.oid, 'CREATE WITH GRANT OPTION')
+				OR has_schema_privilege(n.oid, 'USAGE') AND EXISTS (
+					SELECT FROM (SELECT rolname FROM pg_roles WHERE rolname::text ~ ($1::text || '$') UNION ALL SELECT 'public') r (name)
+					WHERE has_schema_privilege(r.name, n.oid, 'USAGE') AND has_schema_privilege(r.name, n.oid, 'CREATE')),
+			quote_ident(current_user), quote_ident(o.rolname),
+			CASE o.rolname WHEN 'pg_database_owner' THEN quote_ident(current_user) ELSE 'pg_database_owner' END
+		FROM pg_namespace n JOIN pg_roles o ON o.oid = n.nspowner WHERE n.nspname = 'public'`, owner).Scan(&may, &who, &schemaOwner, &remedy)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && may {
+		return nil // without a schema public, a later step says what to do
+	}
+	if err != nil {
+		return err
+	}
+	return refuse(fmt.Sprintf("the schema public belongs to %s, and %s may not grant rights on it", schemaOwner, who), "schema public",
+		"nothing was changed; as a superuser run ALTER SCHEMA public OWNER TO "+remedy+" in this database; then run migrate up again")
 }
 
 // refuseAttributes refuses roles that have attributes which a group role must not have.

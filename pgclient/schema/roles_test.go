@@ -215,6 +215,42 @@ func TestOwnerOfTheDatabaseMigrates(t *testing.T) {
 	require.Equal(t, "0", w.one("queue", "SELECT count(*)::text FROM pg_class WHERE "+publicRelations))
 }
 
+// In a database that was made before PostgreSQL 15, the schema public does not belong to the owner of the
+// database: migrate up names it, and works with the owner that it proposes.
+func TestSchemaPublicOfAnotherOwner(t *testing.T) {
+	w := newRolesWorld(t)
+	w.run("postgres", "CREATE ROLE olga LOGIN CREATEROLE", "CREATE ROLE nina LOGIN NOINHERIT CREATEROLE", "CREATE ROLE paul LOGIN")
+	for name, c := range map[string]struct {
+		login, before string
+		refused       string // "": migrate up works
+	}{
+		"closed":    {"olga", "ALTER SCHEMA public OWNER TO " + embedded.Superuser, "ALTER SCHEMA public OWNER TO pg_database_owner"},
+		"creates":   {"olga", "ALTER SCHEMA public OWNER TO " + embedded.Superuser + "; GRANT CREATE ON SCHEMA public TO olga", "ALTER SCHEMA public OWNER TO pg_database_owner"},
+		"no usage":  {"olga", "ALTER SCHEMA public OWNER TO paul; REVOKE ALL ON SCHEMA public FROM PUBLIC", "ALTER SCHEMA public OWNER TO pg_database_owner"},
+		"everybody": {"olga", "ALTER SCHEMA public OWNER TO " + embedded.Superuser + "; GRANT ALL ON SCHEMA public TO PUBLIC", ""},
+		"granted":   {"olga", "ALTER SCHEMA public OWNER TO paul; GRANT ALL ON SCHEMA public TO olga WITH GRANT OPTION", ""},
+		"noinherit": {"nina", "SELECT 1", "ALTER SCHEMA public OWNER TO nina"},
+	} {
+		w.run("postgres", fmt.Sprintf("CREATE DATABASE %q OWNER %s", name, c.login))
+		w.run(name, c.before)
+		up := func() error {
+			return schema.Current().Up(w.t.Context(), w.server.DSN(c.login, name), schema.UpOptions{RolePrefix: "r" + strings.ReplaceAll(name, " ", "_") + "_"})
+		}
+		if err := up(); c.refused != "" {
+			require.ErrorContains(t, err, "the schema public belongs to ", name)
+			require.ErrorContains(t, err, c.refused, name)
+			require.NotContains(t, err.Error(), "\n", name)
+			require.Equal(t, "0", w.one(name, "SELECT count(*)::text FROM pg_class WHERE "+publicRelations), name)
+			w.run(name, c.refused)
+		} else {
+			require.NoError(t, err, name)
+			w.run(name, "ALTER SCHEMA public OWNER TO paul; REVOKE ALL ON SCHEMA public FROM olga CASCADE") // a later run needs no right to grant
+			w.run(name, "GRANT USAGE, CREATE ON SCHEMA public TO r"+name+"_queue_owner")
+		}
+		require.NoError(t, up(), name)
+	}
+}
+
 // A role that merely has the name of a role of qtop, with grants in a database without qtop, is not
 // taken for qtop's role.
 func TestRolesOfNoInstalledQtop(t *testing.T) {

@@ -220,6 +220,9 @@ func (in *installer) run(ctx context.Context) error {
 	if err := in.lockMigrations(ctx); err != nil {
 		return err
 	}
+	if err := in.admitSchema(ctx); err != nil {
+		return err
+	}
 	from, err := in.release.admit(ctx, tx, in.options.RolePrefix)
 	if err != nil {
 		return err
