@@ -30,6 +30,11 @@ func Audit(rows []queue.AuditEntry) Source {
 					target += " in " + Plural(*a.Batches, "batch", "batches")
 				}
 				return target
+			}, LeadFor: "frozen_count", Lead: func(a queue.AuditEntry, e Env) string {
+				if n := orZero(a.FrozenCount); n > 1 {
+					return Count(n) + " " + e.Theme.G.Times + " "
+				}
+				return ""
 			}},
 			{Name: "frozen_count", Title: "selected", Width: 8, Max: 10, Right: true, Drop: 5},
 			{Name: "changed", Width: 7, Max: 7, Right: true, Drop: 4},

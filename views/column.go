@@ -36,6 +36,10 @@ type Column[T any] struct {
 	Text  func(row T, e Env) string      // the text of the cell, if it is not simply the member
 	Cell  func(row T, e Env) table.Cell  // text and style of the cell
 	Plain func(row T) string             // the text in the table of a verb; nil: the function plain formats the member
+
+	// Lead is put before the text of the cell while the column LeadFor is left out.
+	Lead    func(row T, e Env) string
+	LeadFor string
 }
 
 // look says in which style a cell is drawn.
@@ -112,7 +116,8 @@ func (l List[T]) lines() lines {
 	}
 	for _, c := range l.Columns {
 		out.names = append(out.names, c.Name)
-		out.columns = append(out.columns, table.Column{Title: c.title(), Width: c.Width, Want: c.Want, Max: c.Max, Right: c.Right, Lively: c.Lively, Drop: c.Drop})
+		out.columns = append(out.columns, table.Column{Title: c.title(), Width: c.Width, Want: c.Want, Max: c.Max, Right: c.Right, Lively: c.Lively, Drop: c.Drop,
+			LeadFor: max(0, slices.IndexFunc(l.Columns, func(x Column[T]) bool { return x.Name == c.LeadFor }))})
 	}
 	out.row = func(i int, e Env) table.Row {
 		sign, urgent := l.Look(l.Rows[i], e)
@@ -132,6 +137,9 @@ func (l List[T]) lines() lines {
 				r.Cells[k] = cell(c.Say(e, member(l.Rows[i], members, c.Name)), style)
 			default:
 				r.Cells[k] = cell(e.shown(c.Name, member(l.Rows[i], members, c.Name)), style)
+			}
+			if c.Lead != nil {
+				r.Cells[k].Lead = c.Lead(l.Rows[i], e)
 			}
 		}
 		return r

@@ -15,6 +15,8 @@ type Cell struct {
 	// Tail is the end of Text that stays if Text is cut, such as the id that distinguishes two
 	// endpoints of one host.
 	Tail string
+	// Lead is put before Text while the column LeadFor is left out.
+	Lead string
 }
 
 // Row is one line of the table.
@@ -79,7 +81,7 @@ func (t Table) widths(avail int) []int {
 	for i := range t.N {
 		for c, x := range t.Row(i).Cells {
 			if c < len(ws) && ws[c] > 0 {
-				widest[c] = max(widest[c], theme.Width(theme.Safe(x.Text)))
+				widest[c] = max(widest[c], theme.Width(theme.Safe(t.led(x, c, ws).Text)))
 				cut = cut || widest[c] > ws[c]
 			}
 		}
@@ -169,7 +171,7 @@ func (t Table) line(th theme.Theme, ws []int, width, i int) string {
 			put(theme.Blank(Gap), th.Text, Gap)
 		}
 		first = false
-		text := row.Cells[c].within(th, ws[c])
+		text := t.led(row.Cells[c], c, ws).within(th, ws[c])
 		if col.Right {
 			text = shortened(text, ws[c])
 		}
@@ -182,6 +184,14 @@ func (t Table) line(th theme.Theme, ws []int, width, i int) string {
 		return th.Cut(b.String(), width)
 	}
 	return b.String()
+}
+
+// led returns the cell x of column c with its lead before the text, if the lead is due.
+func (t Table) led(x Cell, c int, ws []int) Cell {
+	if x.Lead != "" && ws[t.Columns[c].LeadFor] == 0 {
+		x.Text = x.Lead + x.Text
+	}
+	return x
 }
 
 // within returns the text of a cell for w cells: if it is cut, its tail stays where at least half of

@@ -21,6 +21,8 @@ type Column struct {
 	// Drop says which columns are left out on a narrow screen: the column with the highest number
 	// first, a column with 0 never.
 	Drop int
+	// LeadFor is the index of the column in whose absence the cells of this one begin with their Lead.
+	LeadFor int
 }
 
 // Gap is the number of cells between two columns.

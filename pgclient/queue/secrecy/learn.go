@@ -118,6 +118,7 @@ func (k *Keeper) learnServices(path string) {
 var (
 	secretName = regexp.MustCompile(`(?i)(?:pass\w{0,8}|oauth_client_secret)"?'?\s*[=:]\s*`)
 	bareUser   = regexp.MustCompile(`^[^\s:=]*:([^\s].*)@`)
+	badScheme  = regexp.MustCompile(`(?is)^[^:]*(?:post|gres)[^:]*:(.*)@`) // of a URL, misspelt so that it looks like a parameter
 	assignment = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*'?([^&\s]+)`)
 	serviceIn  = regexp.MustCompile(`(?i)(?:^|[\s?&])(servicefile|passfile)\s*=\s*'?([^\s&']+)`)
 )
@@ -156,9 +157,8 @@ func (k *Keeper) LearnValue(v string) {
 // be harmless, because a typing error may have changed the name "password". Typing errors may also
 // have spoilt the form of the string; then every name=value in it counts as a parameter.
 func (k *Keeper) learnParameters(v string) {
-	plain := func(p []string) bool { return slices.Contains(plainKeys(), strings.ToLower(p[0])) }
-	all, isPairs := Pairs(v)
-	if !isPairs || !slices.ContainsFunc(all, plain) {
+	all, _ := Pairs(v)
+	if !hasPlainPair(v) {
 		all = nil
 		_, rest, isURL := strings.Cut(v, "://")
 		if isURL {
@@ -189,6 +189,15 @@ func (k *Keeper) learnParameters(v string) {
 	}
 }
 
+// plain reports whether a parameter of a connection string is known to be harmless.
+func plain(p []string) bool { return slices.Contains(plainKeys(), strings.ToLower(p[0])) }
+
+// hasPlainPair reports whether v is a connection string of pairs, one of them harmless.
+func hasPlainPair(v string) bool {
+	all, isPairs := Pairs(v)
+	return isPairs && slices.ContainsFunc(all, plain)
+}
+
 // closing returns the position of the quote that closes the one at the start of s.
 func closing(s string) int {
 	for at := 1; at < len(s); at++ {
@@ -215,6 +224,8 @@ func (k *Keeper) learnURL(v string) {
 	_, rest, ok := strings.Cut(v, "://")
 	if !ok { // USER:PASSWORD@HOST without a scheme
 		if m := bareUser.FindStringSubmatch(v); m != nil {
+			k.Know(m[1])
+		} else if m := badScheme.FindStringSubmatch(v); m != nil && !hasPlainPair(v) {
 			k.Know(m[1])
 		}
 		return

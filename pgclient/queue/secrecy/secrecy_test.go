@@ -60,6 +60,9 @@ func TestLearn(t *testing.T) {
 		"mistyped key": {"PGSERVICEFILE=" + write("typo", "[prod]\nhost=h\npasword=Canary1234\n")},
 		"named file":   {"QTOP_DSN=servicefile=" + filepath.Join(dir, "service") + " service=prod"},
 		"mistyped URL": {"QTOP_DSN=postgres=//h/db?pasword=Canary1234&sslmode=nope"},
+		"bad scheme":   {"QTOP_DSN=post=gres:/u:}Canary1234 x password=@127.0.0.1:1/db?sslmode=disable"},
+		"blank in it":  {"QTOP_DSN=pos tgres:/u:}Canary1234 x password=@127.0.0.1:1/db?sslmode=disable"},
+		"line in it":   {"QTOP_DSN=postgr\nes:/u:}Canary\n1234Canary1234@127.0.0.1:1/db?sslmode=disable"},
 		"no ?":         {"QTOP_DSN=postgres://h/db:pasword=Canary1234&sslmode=nope"},
 		"no scheme":    {"QTOP_DSN=h/db?pasword=Canary1234&sslmode=nope"},
 		"no known key": {"QTOP_LISTEN_DSN=hos=h hpassword={Zk7- Canary1234password= port=x d=named"},
@@ -69,7 +72,7 @@ func TestLearn(t *testing.T) {
 		write(".pgpass", "*:*:*:*:Canary1234")
 		var k secrecy.Keeper
 		k.Learn(append(environ, "REASON=bypass: state=Failed queue=default", "JAVA_TOOL_OPTIONS=-Dspring.profiles.active=production -DtrustStorePassword=x",
-			"CI_COMMIT_MESSAGE=checks passed: kind=mail domain=orders", "ConnectionStrings__Db=Server=db.example;Database=jobs;User Id=u;Password=Zk7"))
+			"CI_COMMIT_MESSAGE=checks passed: kind=mail domain=orders", "PG=host=postgres.example:5432 user=profile@queue dbname=work", "ConnectionStrings__Db=Server=db.example;Database=jobs;User Id=u;Password=Zk7"))
 		require.NotContains(t, k.Mask("said Canary1234 again"), "Canary", name)
 		for _, harmless := range []string{"host h, user u", "queue work, state, profile production, kind mail", "Server and Database jobs"} {
 			require.Equal(t, harmless, k.Mask(harmless), name)
