@@ -140,6 +140,9 @@ func (k *Keeper) LearnValue(v string) {
 		case val[0] == '\'' || val[0] == '"':
 			end := closing(val)
 			k.Know(val[1:end], strings.ReplaceAll(val[1:end], `\`, ""))
+			if after := val[min(end+1, len(val)):]; after != "" && !strings.ContainsAny(after[:1], " \t\r\n&,;:)]}\"'") {
+				k.Know(val[:endOf(val, " \t\r\n")]) // the quotes are part of the secret, which goes on behind them
+			}
 		default:
 			k.Know(val[:endOf(val, " \t\r\n")], val[:endOf(val, "& \t\r\n")])
 		}
