@@ -119,6 +119,7 @@ var (
 	secretName = regexp.MustCompile(`(?i)(?:pass\w{0,8}|oauth_client_secret)"?'?\s*[=:]\s*`)
 	bareUser   = regexp.MustCompile(`^[^\s:=]*:([^\s].*)@`)
 	badScheme  = regexp.MustCompile(`(?is)^[^:]*(?:post|gres)[^:]*:(.*)@`) // of a URL, misspelt so that it looks like a parameter
+	lostURL    = regexp.MustCompile(`(?i)^postgres[^\s]*[@=]`)
 	assignment = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*'?([^&\s]+)`)
 	serviceIn  = regexp.MustCompile(`(?i)(?:^|[\s?&])(servicefile|passfile)\s*=\s*'?([^\s&']+)`)
 )
@@ -127,6 +128,9 @@ var (
 func (k *Keeper) LearnValue(v string) {
 	k.learnURL(v)
 	k.learnParameters(v)
+	if lostURL.MatchString(v) && !strings.Contains(v, "://") { // nobody can say which part is the password
+		k.Know(v)
+	}
 	// If the value cannot be parsed with certainty, the password may reach to the end of the value.
 	if at := secretName.FindStringIndex(v); at != nil {
 		if what, _ := CheckDSN(v); what != "" {

@@ -64,6 +64,7 @@ func TestLearn(t *testing.T) {
 		"blank in it":  {"QTOP_DSN=pos tgres:/u:}Canary1234 x password=@127.0.0.1:1/db?sslmode=disable"},
 		"line in it":   {"QTOP_DSN=postgr\nes:/u:}Canary\n1234Canary1234@127.0.0.1:1/db?sslmode=disable"},
 		"quotes in it": {"QTOP_DSN=host=hhsslpassword='x'Canary1234 port=x dbname=d"},
+		"no name":      {"QTOP_DSN=postgres=:/h/db?pasword=&`Canary1234]x=%40&sslmode=nope"},
 		"no ?":         {"QTOP_DSN=postgres://h/db:pasword=Canary1234&sslmode=nope"},
 		"no scheme":    {"QTOP_DSN=h/db?pasword=Canary1234&sslmode=nope"},
 		"no known key": {"QTOP_LISTEN_DSN=hos=h hpassword={Zk7- Canary1234password= port=x d=named"},
