@@ -44,17 +44,18 @@ commands() { marked "$work/next/docs/install.md" "$trial_mark" "$1" | fill | sed
 # typed COMMAND: runs a command of install.md inside, as root, with the owner's password.
 typed() { inside env PGPASSWORD=owner-secret sh -c "$1" </dev/null; }
 
-# backup COMMAND: runs the pg_dump of install.md beside the server, since a bare Debian has none, and reads the dump.
+# backup DSN: runs the pg_dump of upgrading.md beside the server, since a bare Debian has none, and reads the dump.
 backup() {
-	local have major=${tried[-1]}
-	[[ $1 == "pg_dump --format=custom --file=before-upgrade.dump "* ]] || fail "install.md makes another backup: $1"
+	local command have major=${tried[-1]}
+	command=$(marked "$work/next/docs/upgrading.md" "needs pg_dump" 1)
+	[[ $command == "pg_dump --format=custom --file=before-upgrade.dump "* ]] || fail "upgrading.md makes another backup: $command"
 	have=$(pg_dump --version 2>/dev/null | grep -o '[0-9]*' | head -n 1)
 	if ((${have:-0} < major)); then
-		echo "SKIP the backup of install.md: pg_dump ${have:-} here is older than the server, PostgreSQL $major" >&2
+		echo "SKIP the backup of upgrading.md: pg_dump ${have:-} here is older than the server, PostgreSQL $major" >&2
 		return
 	fi
-	(cd "$work" && PGPASSWORD=owner-secret sh -c "$1" && pg_restore --list before-upgrade.dump >before-upgrade.list) || fail "$1"
-	grep -q 'TABLE DATA public queue_host' "$work/before-upgrade.list" || fail "the backup of install.md lacks rows"
+	(cd "$work" && PGPASSWORD=owner-secret QTOP_DSN=$1 sh -c "$command" && pg_restore --list before-upgrade.dump >before-upgrade.list) || fail "upgrading.md: $command"
+	grep -q 'TABLE DATA public queue_host' "$work/before-upgrade.list" || fail "the backup of upgrading.md lacks rows"
 	say "backup: $(grep -c 'TABLE DATA' "$work/before-upgrade.list") tables"
 }
 

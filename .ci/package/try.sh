@@ -327,9 +327,9 @@ work_done() { (($(count "$ledger/delivered") > $1)) && (($(inside sh -c 'wc -l <
 until_true 120 "work under load" work_done 30
 before_pid=$(pid_of_unit)
 mapfile -t upgrade < <(commands 3)
-[[ ${#upgrade[@]} -eq 4 ]] || fail "the upgrade of install.md no longer has four commands"
-backup "${upgrade[0]}"
-typed "${upgrade[1]}" >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "install.md: ${upgrade[1]}"; }
+[[ ${#upgrade[@]} -eq 3 ]] || fail "the upgrade of install.md no longer has three commands"
+backup "postgres://app_owner@127.0.0.1:$port/app"
+typed "${upgrade[0]}" >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log"; fail "install.md: ${upgrade[0]}"; }
 grep -q "qtop-worker@main.service" "$work/dpkg.log" || fail "the upgrade does not name the host that runs"
 [[ $(pid_of_unit) == "$before_pid" ]] || fail "the upgrade restarted the host"
 [[ $(inside readlink "/proc/$before_pid/exe") == *"(deleted)" ]] || fail "the host does not run the program of before"
@@ -340,14 +340,14 @@ if [[ -n $code ]]; then # the new program refuses the database of 0.2.0 in one l
 	! qtop_as host worker --host-id early >"$work/last" 2>&1 || fail "a host of the new release works before migrate up"
 	grep "$code" "$work/last" | grep "run qtop migrate up" >/dev/null || { cat "$work/last" >&2; fail "a host of the new release does not say what to do"; }
 fi
-typed "${upgrade[2]}" >"$work/last" 2>&1 || { cat "$work/last" >&2; fail "install.md: ${upgrade[2]}"; }
+typed "${upgrade[1]}" >"$work/last" 2>&1 || { cat "$work/last" >&2; fail "install.md: ${upgrade[1]}"; }
 at=$(count "$ledger/delivered")
 until_true 120 "work by the host of before on the new schema" work_done $((at + 10))
 # From here on the host has the roles that the new release asks for, and no others.
 granted=$(roles_of_host before)
 granted=${granted/GRANT/REVOKE}
 sql owner "${granted/ TO / FROM }; $(roles_of_host next)"
-typed "${upgrade[3]}" >"$work/last" 2>&1 || { cat "$work/last" >&2; fail "install.md: ${upgrade[3]}"; }
+typed "${upgrade[2]}" >"$work/last" 2>&1 || { cat "$work/last" >&2; fail "install.md: ${upgrade[2]}"; }
 [[ $(inside readlink "/proc/$(pid_of_unit)/exe") == /usr/bin/qtop ]] || fail "the host does not run the new program"
 [[ $(qtop_as operator hosts -o json | field version) == "$release"* ]] || fail "the database does not show the new program"
 at=$(count "$ledger/delivered")
