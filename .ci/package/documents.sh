@@ -97,7 +97,7 @@ check_links() {
 # other_cluster MAJOR: takes the database of the quick start, of which the server is still there, to another cluster
 # by the lines of upgrading.md.
 other_cluster() {
-	local from=$port roles lines have line start=$SECONDS
+	local from=$port first='' flag roles lines have line start=$SECONDS
 	have=$(pg_dump --version 2>/dev/null | grep -o '[0-9]*' | head -n 1)
 	if ((${have:-0} < $1)); then
 		echo "SKIP the restore into another cluster: pg_dump ${have:-} here is older than the server, PostgreSQL $1" >&2
@@ -109,7 +109,12 @@ other_cluster() {
 	psql -qX "$admin" -c "ALTER ROLE postgres PASSWORD 'choose one'"
 	mkdir "$work/other"
 	ln -s "$work/next/dist/qtop-linux-$arch" "$work/other/qtop"
-	printf '%s\n' "$roles" "$lines" | sed "s|-h other\.example|-h 127.0.0.1 -p $port|; s|@other\.example/|@127.0.0.1:$port/|; s|PASSWORD '…'|PASSWORD 'choose one'|" >"$work/other/lines"
+	# Step 1, in its prose: what is under way ends before the move.
+	for flag in webhook.worker.enabled queue.job_substrate.enabled; do
+		first+="qtop flag set $flag false --reason move --yes"$'\n'
+	done
+	grep -qF "${first%%$'\n'*}" "$work/next/docs/upgrading.md" || fail "upgrading.md stops the old database in another way"
+	printf '%s\n' "$first" "$roles" "$lines" | sed "s|-h other\.example|-h 127.0.0.1 -p $port|; s|@other\.example/|@127.0.0.1:$port/|; s|PASSWORD '…'|PASSWORD 'choose one'|" >"$work/other/lines"
 	# As a person's ~/.pgpass has it: for this database alone.
 	printf '%s:choose one\n' "127.0.0.1:$from:shop:shop" "127.0.0.1:$port:shop:shop" "127.0.0.1:$port:postgres:postgres" >"$work/other/.pgpass"
 	chmod 600 "$work/other/.pgpass"
