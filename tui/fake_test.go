@@ -31,8 +31,9 @@ type fakeStore struct {
 	operations    []queue.Operation
 	endpoints     []queue.Endpoint
 	leases        []queue.WebhookLease
-	unread        int64 // endpoints that a page of endpoints leaves out
-	pages         bool  // dead letters are read in pages of the length asked for
+	asOf          time.Time // when a page of endpoints was read; zero: not known
+	unread        int64     // endpoints that a page of endpoints leaves out
+	pages         bool      // dead letters are read in pages of the length asked for
 	sessions      []queue.Activity
 	quarantine    []queue.Quarantined
 	history       []queue.AlertAck
@@ -51,6 +52,7 @@ type fakeStore struct {
 	plans         []queue.Request
 	applied       []queue.Plan
 	refuse        string // the refusal that Apply returns; "": it applies the plan
+	payload       string // the payload that is revealed; "": one with a key
 	unknown       error  // the error that a read of :why returns
 	flying        int    // reads of snapshots and sessions in progress
 	most          int    // the greatest value that flying had
@@ -234,7 +236,7 @@ func (s *fakeStore) List(ctx context.Context, q queue.Query) (queue.Page, error)
 		if q.Filter != "" { // as the database would filter
 			rows = rows[:min(len(rows), 1)]
 		}
-		return queue.Page{Rows: queue.EndpointList{Endpoints: rows[:min(len(rows), cmp.Or(q.Limit, len(rows)))], Leases: s.leases}, Total: int64(len(rows)) + s.unread}, s.err
+		return queue.Page{Rows: queue.EndpointList{Endpoints: rows[:min(len(rows), cmp.Or(q.Limit, len(rows)))], Leases: s.leases}, Total: int64(len(rows)) + s.unread, AsOf: s.asOf}, s.err
 	case queue.ListEndpoint:
 		for _, r := range s.endpoints {
 			if q.ID == strconv.FormatInt(r.ID, 10) {
@@ -358,7 +360,7 @@ func (s *fakeStore) Apply(_ context.Context, p queue.Plan) (queue.Result, error)
 	}
 	r := queue.Result{Action: p.Request.Action, Plan: p.Lines, AuditID: 982, Done: p.Count, Skipped: p.Skipped}
 	if p.Request.Action == queue.ActReveal {
-		r.Payload = queue.Clean(`{"id":"evt_551200","api_key":"hidden-key","amount":12345678901234567890.10}`)
+		r.Payload = queue.Clean(cmp.Or(s.payload, `{"id":"evt_551200","api_key":"hidden-key","amount":12345678901234567890.10}`))
 	}
 	for i, id := range p.Request.Targets {
 		r.Results = append(r.Results, queue.Outcome{ID: id, Outcome: "done", NewID: fmt.Sprint(400000 + i)})

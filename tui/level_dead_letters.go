@@ -68,11 +68,18 @@ func deadLetterLevel(x queue.DeadLetter) level {
 	l := level{id: x.ID, title: views.ShortID(x.ID), list: listOf(queue.ListDeadLetter, x.ID)}
 	l.targets = deadLetterTargets(fixedTarget(x.ID))
 	l.targets[queue.ActReveal] = fixedTarget(x.ID)
-	l.targets[queue.ActErase] = func(_ scene, req *queue.Request) string {
-		if x.EventID == 0 {
-			return x.Refuses(queue.ActErase)
+	l.targets[queue.ActErase] = func(at scene, req *queue.Request) string {
+		now := x
+		if d := queue.Of[*queue.DeadLetterDetail](at.level.list.page); d != nil {
+			now = d.DeadLetter
 		}
-		req.Targets = []string{queue.EventDeadLetterID(strconv.FormatInt(x.EventID, 10))}
+		switch {
+		case now.Source == "": // only the id is known
+			return "the dead letter is not read yet"
+		case now.EventID == 0:
+			return now.Refuses(queue.ActErase)
+		}
+		req.Targets = []string{queue.EventDeadLetterID(strconv.FormatInt(now.EventID, 10))}
 		return ""
 	}
 	l.page = func(at scene) (views.Page, bool) {

@@ -7,6 +7,7 @@ package tui
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -36,10 +37,8 @@ func (m *deck) reveal(r queue.Result) {
 	l.revealed, l.revealedUntil = r.Payload, m.o.Now().Add(queue.RevealFor)
 	m.revision++
 	m.settle()
-	for i, line := range l.built.Lines {
-		if views.Contains(line, "UNMASKED") {
-			l.scrollTo(i-1, m.pageRows(l))
-		}
+	if i := slices.IndexFunc(l.built.Lines, func(line string) bool { return views.Contains(line, "UNMASKED: masked again in") }); i >= 0 {
+		l.scrollTo(i-1, m.pageRows(l))
 	}
 }
 

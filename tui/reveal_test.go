@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,34 @@ func TestRevealCountsDownAndMasks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A page that a command opened, which knows only the id, erases the event of its dead letter as one that was
+// opened from the list does.
+func TestEraseOnAPageThatACommandOpened(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 30}, func(c *console) {
+		c.press(":")
+		c.typing("reveal 551")
+		c.press("enter", "esc", "Z")
+		c.sees("Erase an event", "Reason")
+		c.typing("erasure request 18")
+		c.press("enter")
+		c.rest(quiet)
+		require.Equal(t, queue.ActErase, last(s.asked()).Action)
+		require.Equal(t, []string{"event:" + strconv.FormatInt(viewstest.Detail().EventID, 10)}, last(s.asked()).Targets)
+	})
+}
+
+// The screen shows where the payload begins, also if the payload itself has the word of its heading.
+func TestARevealedPayloadIsShownFromItsBeginning(t *testing.T) {
+	s := newStore()
+	s.payload = `{"n": [` + strings.Repeat(`1,`, 60) + `1], "status": "unmasked"}`
+	run(t, setup{store: s, w: 120, h: 30}, func(c *console) {
+		revealed(c, "5", "enter", "enter")
+		c.sees("UNMASKED: masked again in")
+		c.seesNot(`"unmasked"`)
+	})
 }
 
 func TestRevealEndsWithItsPage(t *testing.T) {
