@@ -248,6 +248,23 @@ func TestReasonOfALostConnectionIsNotCut(t *testing.T) {
 	})
 }
 
+// A banner that stays over midnight says of which day its time is, although the snapshot is of that day too.
+func TestALossOverMidnightHasItsDate(t *testing.T) {
+	s := newStore()
+	evening := func() time.Time { return time.Now().Add(23*time.Hour + 50*time.Minute) }
+	run(t, setup{store: s, w: 120, h: 30, o: Options{Now: evening}}, func(c *console) {
+		s.set(func(s *fakeStore) { s.snap.TakenAt = evening() })
+		c.rest(3 * time.Second)
+		s.set(func(s *fakeStore) {
+			s.link, s.err = queue.Link{State: "lost"}, errors.New("connection refused")
+		})
+		c.rest(2 * time.Second)
+		c.sees("LOST", "since 23:50")
+		c.rest(11 * time.Minute)
+		c.sees("LOST", "since 01-01 23:50")
+	})
+}
+
 func TestRefreshCadence(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(c *console) {

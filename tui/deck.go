@@ -30,6 +30,25 @@ func (m *deck) scene() scene {
 	}
 }
 
+// env is the environment of the open level. Rows that were read with a query do not go back in time with
+// a stored snapshot, and may be newer than a snapshot that is frozen or could not be read again: their
+// ages are those at their own read, or at the live snapshot if that is later.
+func (m *deck) env() views.Env {
+	e, p := m.shell.env(), m.pane()
+	if m.feed.snapshot == nil || !p.fromList(len(p.levels)-1) {
+		return e
+	}
+	if live := m.feed.past.live; live != nil {
+		e.Now = live.TakenAt
+	}
+	for _, l := range p.shown(len(p.levels) - 1) {
+		if at := l.list.page.AsOf; at.After(e.Now) {
+			e.Now = at
+		}
+	}
+	return e
+}
+
 // body returns the size of the screen area that the pane gets.
 func (m *deck) body() views.Size {
 	l, ok := views.Split(m.size.W, m.size.H, len(m.banners()))
@@ -50,7 +69,6 @@ func (m *deck) rows() int {
 // problem of the snapshot or of the server.
 func (m *deck) banners() []views.Banner {
 	f, now := m.feed, m.o.Now()
-	zone := m.env()
 	out := serverBanners(f.snapshot)
 	switch {
 	case f.lost():
@@ -61,14 +79,14 @@ func (m *deck) banners() []views.Banner {
 		if f.link.RetryIn > 0 {
 			parts = append(parts, fmt.Sprintf("attempt %d in %ds", f.link.Attempt+1, int(math.Ceil(f.link.RetryIn))))
 		}
-		since := "since " + zone.Clock(f.linkAt)
+		since := "since " + m.clock(f.linkAt)
 		if r := f.link.Reason.String(); r != "" {
 			since += ": " + r
 		}
 		text := strings.Join(append(parts, "actions off", since), dot)
 		out = append(out, views.Banner{Word: "LOST", Text: text, Alarm: true})
 	case f.err != nil && !f.paused:
-		out = append(out, views.Banner{Word: "NOT FRESH", Text: "since " + zone.Clock(f.failing) + ": " + why(f.err)})
+		out = append(out, views.Banner{Word: "NOT FRESH", Text: "since " + m.clock(f.failing) + ": " + why(f.err)})
 	}
 	if f.past.live != nil {
 		out = append(out, views.Banner{Word: "PAST", Text: m.pastWords()})
@@ -81,7 +99,7 @@ func (m *deck) banners() []views.Banner {
 	} else if s != nil && s.InRecovery {
 		out = append(out, views.Banner{Word: "STANDBY", Text: "this server is a standby: its data may lag, actions are off" + lag(f.snapshot)})
 	}
-	return views.WrapBanners(out, zone, m.size.W)
+	return views.WrapBanners(out, m.env(), m.size.W)
 }
 
 // misfitText describes a schema that does not fit this qtop. The remedy comes first, because the
@@ -195,7 +213,7 @@ func (m *deck) settlePage(l *level) {
 	case !ok:
 		page.Note = "not listed at " + m.env().Clock(l.goneAt) + ": this page shows the row as it was last read"
 	case late != nil:
-		page.Note = "last read in full at " + m.env().Clock(late.asOf) + queue.Choose(late.err == nil, "", ": "+why(late.err))
+		page.Note = "last read in full at " + m.clock(late.asOf) + queue.Choose(late.err == nil, "", ": "+why(late.err))
 	}
 	l.built, l.revision = page, m.revision
 	l.scrollTo(l.offset, m.pageRows(l))
@@ -325,7 +343,7 @@ func (m *deck) position() string {
 	default:
 		parts = append(parts, m.rowCount(l))
 		if l.list.tooLong() || m.behind() != nil {
-			parts = append(parts, "read at "+m.env().Clock(l.list.asOf))
+			parts = append(parts, "read at "+m.clock(l.list.asOf))
 		}
 		if g := l.grid; g.sort < len(g.src.Sorts) && len(g.src.Sorts) > 1 {
 			parts = append(parts, g.src.Sorts[g.sort].Name+queue.Choose(g.src.Sorts[g.sort].Less != nil && l.list.partly(), ", of the loaded rows", ""))

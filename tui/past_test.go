@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/queue"
+	"github.com/qtop/qtop/views"
 )
 
 // kept stores one snapshot for each of the last minutes in s, each with
@@ -232,5 +233,53 @@ func TestASelectionOutlivesALookBack(t *testing.T) {
 		c.seesNot("gone")
 		c.press("p")
 		c.sees("2 selected")
+	})
+}
+
+// Rows that were read with a query stay as they are in the past: their ages, and how long leases and
+// suspensions still last, are not those of the time of the stored snapshot, in which they did not exist.
+func TestListsKeepTheirAgesInThePast(t *testing.T) {
+	s := newStore()
+	s.kept = []queue.Snapshot{keptAt(5 * time.Hour)}
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		drawn := func() (lines []string) {
+			c.model(func(m *root) { lines = m.scene().draw(views.Size{W: 120, H: 30}) })
+			return lines
+		}
+		for name, keys := range map[string][]string{
+			"endpoints": {"7"}, "an endpoint": {"7", "enter"}, "a lease": {"7", "G", "enter"}, "operations": {"6"}, "an operation": {"6", "enter"},
+			"dead letters": {"5", "enter"}, "a dead letter": {"5", "enter", "enter"}, "jobs": {"8", "enter"}, "a job": {"8", "enter", "enter"},
+			"event subscriptions": {"g", "s"}, "notifications": {"g", "n"}, "sessions": {"g", "l"}, "a session": {"g", "l", "enter"}, "audit": {"g", "a"},
+		} {
+			c.press(keys...)
+			c.rest(time.Second)
+			c.press("p")
+			now := drawn()
+			c.press("[")
+			c.sees("PAST")
+			require.Equal(t, now, drawn(), name)
+			c.press("p", "esc", "esc", "esc", "esc")
+		}
+		c.press("7")
+		c.sees("suspended 20m left")
+		c.press("[")
+		c.sees("PAST", "suspended 20m left")
+		c.press("1")
+		var now time.Time
+		c.model(func(m *root) { now = m.env().Now })
+		require.Equal(t, s.kept[0].TakenAt, now, "the Overview is that of the past")
+	})
+}
+
+// A list that is read while the console is paused, or while no snapshot can be read, has its ages at its own read.
+func TestListsThatAreNewerThanTheSnapshot(t *testing.T) {
+	s := newStore()
+	s.asOf = s.snap.TakenAt
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		c.press("7")
+		c.sees("suspended 20m left")
+		s.set(func(s *fakeStore) { s.asOf, s.err = s.snap.TakenAt.Add(12*time.Minute), nil })
+		c.rest(20 * time.Second)
+		c.sees("suspended 8m left")
 	})
 }

@@ -160,6 +160,13 @@ func (m *shell) env() views.Env {
 	return e
 }
 
+// clock returns a time of this machine, with its date if that is not today: the snapshot may be of yesterday.
+func (m *shell) clock(t time.Time) string {
+	e := m.env()
+	e.Now = m.o.Now()
+	return e.Clock(t)
+}
+
 // roleChanged reports whether snapshot and session disagree about whether the
 // server is a standby: it was promoted, or another server answered. The
 // session must then be read again, at most every 5 s.

@@ -133,7 +133,7 @@ func wakeSection(h *queue.HostStatus, e Env) section {
 	th, l := e.Theme, h.Listener
 	r := map[string]int{"connecting": rankWarning, "polling": rankWarning, "lost": rankCritical}[l.State] // "off" is missing, because it is deliberate
 	sign, tone := e.running(r, l.State == "listening")
-	words := l.State + queue.Choose(l.Since.IsZero(), "", " since "+e.Clock(l.Since))
+	words := l.State + queue.Choose(l.Since.IsZero(), "", " since "+e.here().Clock(l.Since))
 	heard := fmt.Sprintf("%s, %s heard, %s", Plural(int64(l.Channels), "channel", "channels"), Count(l.Heard), Plural(l.Resyncs, "resync", "resyncs"))
 	if r := l.Reason.String(); r != "" {
 		heard = r
