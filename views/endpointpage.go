@@ -109,7 +109,7 @@ func (p *pageBuilder) results(r queue.Endpoint) {
 		p.pair("results", "nothing has been sent yet")
 		return
 	}
-	s := fmt.Sprintf("%d %% of the last %s succeeded, p50 %s, p95 %s", int(100*okShare(r)), Plural(r.Recent, "attempt", "attempts"), dashed(e, r.P50MS, Millis), dashed(e, r.P95MS, Millis))
+	s := fmt.Sprintf("%d %% of the last %s succeeded, p50 %s, p95 %s", okPercent(r), Plural(r.Recent, "attempt", "attempts"), dashed(e, r.P50MS, Millis), dashed(e, r.P95MS, Millis))
 	p.paint("results", s, e.warn(okShare(r) < 0.9))
 	if r.LastSuccessAt != nil {
 		p.pair("last success", e.since(r.LastSuccessAt))

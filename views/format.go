@@ -95,7 +95,7 @@ func (e Env) Clock(t time.Time) string {
 		return e.Theme.G.Dash
 	case t.YearDay() == now.YearDay() && t.Year() == now.Year():
 		return t.Format("15:04")
-	case t.Year() == now.Year():
+	case t.Year() == now.Year() || now.Sub(t).Abs() < 30*24*time.Hour: // around the turn of the year the time says more than the year
 		return t.Format("01-02 15:04")
 	default:
 		return t.Format("2006-01-02")

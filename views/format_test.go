@@ -1,12 +1,14 @@
 package views_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient/queue"
 	"github.com/qtop/qtop/views"
 	"github.com/qtop/qtop/views/table"
 	"github.com/qtop/qtop/views/theme"
@@ -20,7 +22,7 @@ func TestNumbers(t *testing.T) {
 	require.Equal(t, "999", views.Count(999))
 	require.Equal(t, "9,214,555", views.Count(9214555))
 	require.Equal(t, "-9,223,372,036,854,775,808", views.Count(math.MinInt64))
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1.0k", 4821: "4.8k", 48120: "48k", 999_999: "999k", 1_200_000: "1.2M", math.MaxInt64: "9223372T"} {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1.0k", 4821: "4.8k", 9_949: "9.9k", 9_950: "9.9k", 9_999: "9.9k", 10_000: "10k", -9_999: "-9.9k", 48120: "48k", 999_999: "999k", 1_200_000: "1.2M", math.MaxInt64: "9223372T"} {
 		require.Equal(t, want, table.Short(n))
 	}
 	for f, want := range map[float64]string{0: "0.0", 0.04: "<0.1", 0.3: "0.3", 41.24: "41.2", 1234.5: "1,234", math.Inf(1): "1,000,000,000,000,000"} {
@@ -43,10 +45,28 @@ func TestAges(t *testing.T) {
 	require.Equal(t, "00:05", e.Clock(viewstest.Now().Add(-9*time.Minute)))
 	require.Equal(t, "11-20 23:02", e.Clock(viewstest.Now().Add(-72*time.Minute)))
 	require.Equal(t, "–", e.Clock(time.Time{}))
+	require.Equal(t, "2025-11-21", e.Clock(viewstest.Now().AddDate(-1, 0, 0)))
+	e.Now = time.Date(2026, 12, 31, 23, 50, 0, 0, time.UTC)
+	require.Equal(t, "01-01 00:20", e.Clock(e.Now.Add(30*time.Minute)), "a flag that goes back after midnight of the last day of the year")
+	e.Now = e.Now.Add(time.Hour)
+	require.Equal(t, "12-31 23:50", e.Clock(e.Now.Add(-time.Hour)))
+	e = env(theme.Options{})
 	require.Equal(t, "9m", e.Until(viewstest.Now().Add(8*time.Minute+time.Second)))
 	require.Equal(t, "now", e.Until(viewstest.Now().Add(-time.Second)))
 	require.Equal(t, "+0530", views.Zone(viewstest.Now().In(time.FixedZone("x", 19800))))
 	require.Equal(t, "+02", views.Zone(viewstest.Now().In(time.FixedZone("x", 7200))))
+}
+
+// A share is rounded down to whole percents, and not below them by the arithmetic of fractions.
+func TestShareOfAttemptsIsNotOneLess(t *testing.T) {
+	t.Parallel()
+	e := env(theme.Options{})
+	for _, x := range [][3]int64{{29, 50, 58}, {57, 100, 57}, {49, 50, 98}, {999, 1000, 99}, {50, 50, 100}, {0, 50, 0}} {
+		r := viewstest.Endpoints()[4]
+		r.RecentOK, r.Recent = x[0], x[1]
+		require.Contains(t, plain(views.EndpointPage(r, nil, e, 120).Lines), fmt.Sprintf(" %d %% of the last", x[2]), "%v", x)
+		require.Contains(t, plain(views.Grid{Source: views.Webhooks([]queue.Endpoint{r}, nil), Order: []int{0}}.Lines(e, views.Size{W: 120, H: 3})), fmt.Sprintf(" %d%% ", x[2]), "%v", x)
+	}
 }
 
 func TestCurves(t *testing.T) {

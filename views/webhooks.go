@@ -127,6 +127,10 @@ func okShare(r queue.Endpoint) float64 {
 	return float64(r.RecentOK) / float64(r.Recent)
 }
 
+// okPercent returns the whole percents of okShare, of which 100 means all: a fraction times 100 may be
+// just below a whole number, as 0.58 is.
+func okPercent(r queue.Endpoint) int64 { return 100 * r.RecentOK / max(r.Recent, 1) }
+
 // endpointRank returns how urgent an endpoint is: critical if leases have
 // expired or no attempt succeeded; a warning if it is suspended, if nothing is
 // sent although work waits, or if attempts often fail.
@@ -198,7 +202,7 @@ func okCell(r queue.Endpoint, e Env) table.Cell {
 	if r.Recent == 0 {
 		return cell(e.Theme.G.Dash, e.Theme.Dim)
 	}
-	return cell(strconv.Itoa(int(100*okShare(r)))+"%", e.warn(okShare(r) < 0.9))
+	return cell(strconv.FormatInt(okPercent(r), 10)+"%", e.warn(okShare(r) < 0.9))
 }
 
 // PlainOK returns how many of the recent attempts succeeded.

@@ -18,8 +18,8 @@ func Short(n int64) string {
 	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
 		if math.Abs(f) >= u.at {
 			v := f / u.at
-			if math.Abs(v) < 9.95 {
-				return fmt.Sprintf("%.1f%s", v, u.name)
+			if math.Abs(v) < 10 { // 9,990 is 9.9k: neither 9k, nor 10k, which may be a limit
+				return fmt.Sprintf("%.1f%s", max(min(v, 9.9), -9.9), u.name)
 			}
 			return fmt.Sprintf("%.0f%s", math.Floor(v), u.name)
 		}
