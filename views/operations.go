@@ -151,7 +151,10 @@ func OperationPage(o queue.Operation, items []queue.OperationItem, e Env, w int)
 		if !i.NewID.Empty() {
 			text += " " + th.G.Right + " " + i.NewID.String()
 		}
-		p.add("   " + look.Paint(sign) + " " + th.Dim.Paint(th.Left(strconv.FormatInt(i.No, 10), 8)) + th.Text.Paint(th.Cut(queue.Clean(text).String(), max(w-14, 1))))
+		front := "   " + look.Paint(sign) + " " + th.Dim.Paint(th.Left(strconv.FormatInt(i.No, 10), 8))
+		for _, line := range hung(front, wrap(queue.Clean(text).String(), w-14), th.Text) {
+			p.add(line)
+		}
 	}
 	if all := o.Filters(); o.Selected() != o.Filter.String() {
 		p.head("Selection: dead letters that match one of " + Count(int64(len(all))) + " filters")

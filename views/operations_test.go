@@ -46,6 +46,11 @@ func TestItemOfOperationSaysWhatIsKnown(t *testing.T) {
 	require.Contains(t, page, "pauses when 100 % of the last 10 to 50 first attempts failed")
 	items[0].FirstResult = "ok"
 	require.Regexp(t, "✓ 1 +90  requeued, first attempt ok → 120", plain(views.OperationPage(o, items, e, 120).Lines))
+	items[0].Why = queue.Clean(strings.Repeat("a long reason of the receiver ", 8) + "and its end")
+	for _, w := range []int{60, 80, 200} {
+		require.Contains(t, strings.Join(strings.Fields(plain(views.OperationPage(o, items, e, w).Lines)), " "), items[0].Why.String()+" → 120", "%d columns: nothing is cut", w)
+	}
+	items[0].Why = queue.Text{}
 	o.Kind, items[0].FirstResult = queue.BulkResolve, ""
 	page = plain(views.OperationPage(o, items, e, 120).Lines)
 	require.Regexp(t, "✓ 1 +90  closed → 120", page)
