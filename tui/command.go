@@ -43,7 +43,7 @@ func (m *root) typedCommand(msg tea.Msg, key string) tea.Cmd {
 			return nil
 		}
 	}
-	p.input = edit(p.input, msg)
+	p.input = edit(p.input, msg, oneLine)
 	p.offers, p.problem = nil, ""
 	return nil
 }

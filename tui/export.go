@@ -150,7 +150,7 @@ func (m *root) typedExport(msg tea.Msg, key string) tea.Cmd {
 	case "tab":
 		p.set(nextFormat(p.input.Value()))
 	default:
-		p.input = edit(p.input, msg)
+		p.input = edit(p.input, msg, oneLine)
 	}
 	p.problem = ""
 	return nil

@@ -23,7 +23,7 @@ type field struct {
 }
 
 func newField(a queue.Arg) *field {
-	f := &field{arg: a, input: newInput(a.Default), number: isNumber(a.Default) || isDuration(a.Default)}
+	f := &field{arg: a, input: newInput(clean(a.Default)), number: isNumber(a.Default) || isDuration(a.Default)}
 	if i := slices.Index(a.Options(), a.Default); i > 0 {
 		f.choice = i
 	}
@@ -51,7 +51,7 @@ func (f *field) edit(msg tea.Msg) {
 		if f.number && startsNumber(msg) {
 			f.input.Reset()
 		}
-		f.number, f.input = false, edit(f.input, msg)
+		f.number, f.input = false, edit(f.input, msg, clean)
 		return
 	}
 	switch pressed(msg) {

@@ -5,10 +5,47 @@ import (
 	"testing"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient/queue"
 )
+
+// A filter that is opened again is the same filter, also if a quoted word has several blanks. A pasted command
+// of several lines is one command, as in a shell.
+func TestBlanksOfALineStay(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 40}, func(c *console) {
+		const filter = `reason:"a  b"`
+		applied := func() (text string) {
+			c.model(func(m *root) { text = m.pane().top().grid.text })
+			return text
+		}
+		c.press("g", "f", "/")
+		c.typing(filter)
+		c.press("enter", "/", "enter")
+		require.Equal(t, filter, applied())
+		c.press("/")
+		c.model(func(m *root) { m.line.input.SetValue("") })
+		c.p.Send(tea.PasteMsg{Content: "  " + filter + "\r\n"})
+		c.press("enter")
+		require.Equal(t, filter, applied())
+		for _, end := range []string{"\n", "\r", "\r\n"} {
+			c.press("5", ":")
+			c.p.Send(tea.PasteMsg{Content: "qtop requeue --filter 'code:HTTP_503' \\" + end + "   --reason\u00a0'receiver  is back' \\" + end + "\t--yes" + end})
+			c.press("enter")
+			c.rest(quiet)
+			require.Equal(t, "code:HTTP_503", last(s.asked()).Filter)
+			require.Equal(t, "receiver  is back", last(s.asked()).Reason)
+			c.press("esc")
+		}
+		c.press("?", "/")
+		c.p.Send(tea.PasteMsg{Content: "rate of\n"})
+		c.press("enter")
+		c.sees("filter: rate of", "double and halve the rate of")
+		c.seesNot("open what is under the cursor")
+	})
+}
 
 // "All that match" and an open range end with the filter under which they were made, however it
 // is dropped or changed: else an action would take rows that the operator has not seen.

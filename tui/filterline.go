@@ -89,7 +89,7 @@ func (m *root) typed(msg tea.Msg) tea.Cmd {
 		}
 		m.offerNext(s == "tab")
 	default:
-		m.line.input, m.line.offers = edit(m.line.input, msg), nil
+		m.line.input, m.line.offers = edit(m.line.input, msg, oneLine), nil
 	}
 	text := m.line.input.Value()
 	if p := m.pane(); m.checkFilter(text) && (filtersLive(p) || p.top().page != nil) {

@@ -26,6 +26,9 @@ func (p *picker) lines(at overlayContext) []string {
 }
 
 func (p *picker) update(msg tea.Msg, at overlayContext) (overlay, effect) {
+	if m, ok := msg.(tea.PasteMsg); ok && p.view.Typing {
+		p.narrow(p.view.Filter + clean(m.Content))
+	}
 	k, ok := msg.(tea.KeyPressMsg)
 	if !ok {
 		return p, nil

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"strings"
+	"unicode"
 
 	"charm.land/bubbles/v2/key"
 	"charm.land/bubbles/v2/textinput"
@@ -27,19 +28,39 @@ func newInput(value string) textinput.Model {
 	in.CharLimit = 64 << 10 // in characters: room for a printed command with a thousand ids
 	in.SetVirtualCursor(false)
 	in.KeyMap = inputKeys
-	in.SetValue(clean(value))
+	in.SetValue(oneLine(value))
 	in.CursorEnd()
 	_ = in.Focus()
 	return in
 }
 
-// clean turns typed or pasted text into one line without control characters.
+// clean turns typed or pasted text into one line without control characters, in which each run of blanks is one.
 func clean(s string) string { return queue.Clean(strings.Join(strings.Fields(s), " ")).String() }
 
-// edit applies a key or a paste to an input.
-func edit(in textinput.Model, msg tea.Msg) textinput.Model {
+// oneLine is clean for a filter or a command, whose blanks may be part of a quoted word: blanks within a line
+// stay. Lines are joined with a blank, without the backslash with which a shell goes on in the next one.
+func oneLine(s string) string {
+	var lines []string
+	for _, line := range strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		if n := len(lines); n > 0 {
+			lines[n-1] = strings.TrimSpace(strings.TrimSuffix(lines[n-1], `\`))
+		}
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return queue.Clean(strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return ' '
+		}
+		return r
+	}, strings.Join(lines, " "))).String()
+}
+
+// edit applies a key or a paste to an input; pasted makes one line of pasted text.
+func edit(in textinput.Model, msg tea.Msg, pasted func(string) string) textinput.Model {
 	if p, ok := msg.(tea.PasteMsg); ok {
-		msg = tea.PasteMsg{Content: clean(p.Content)}
+		msg = tea.PasteMsg{Content: pasted(p.Content)}
 	}
 	in, _ = in.Update(msg)
 	return in
