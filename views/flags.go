@@ -81,7 +81,11 @@ func FlagPage(f queue.Flag, history []queue.AuditEntry, e Env, w int) Page {
 	p.pair("what it does", f.Description.String())
 	p.pair("changed", e.Stamp(f.UpdatedAt)+" by "+f.UpdatedBy.String())
 	p.pair("reason", f.Reason.String())
-	if f.RevertsAt != nil {
+	switch {
+	case f.RevertsAt == nil:
+	case f.Overdue: // it did not go back, and does not do so now
+		p.paint("overdue", "should be "+f.RevertsTo.String()+" since "+e.since(f.RevertsAt), e.tone(rank(flagState(f))))
+	default:
 		p.pair("reverts", "to "+f.RevertsTo.String()+" at "+e.Stamp(*f.RevertsAt)+", "+e.In(*f.RevertsAt))
 	}
 	if e.Brief {

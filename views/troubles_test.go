@@ -174,3 +174,16 @@ func TestFlowNamesRecentActions(t *testing.T) {
 	s.Actions = nil // as in a snapshot that an older release stored
 	require.NotContains(t, plain(views.Overview(views.OverviewState{Snapshot: &s}, e, views.Size{W: 120, H: 40}).Lines), "anna: requeue")
 }
+
+// The page of a flag that is still as it was set after its time does not say that it goes back now.
+func TestPageOfAnOverdueFlag(t *testing.T) {
+	t.Parallel()
+	s, e := viewstest.Rich(), env(theme.Options{Depth: theme.Mono})
+	f, ok := queue.Find(s.Flags, func(f queue.Flag) bool { return f.Overdue })
+	require.True(t, ok)
+	page := plain(views.FlagPage(f, nil, e, 120).Lines)
+	require.Contains(t, page, "should be "+f.RevertsTo.String()+" since "+e.Stamp(*f.RevertsAt)+", "+e.Ago(*f.RevertsAt)+" ago")
+	require.NotContains(t, page, "now")
+	f.Overdue, *f.RevertsAt = false, e.Now.Add(time.Hour)
+	require.Regexp(t, "reverts +to 8 at .*, in 1h 00m", plain(views.FlagPage(f, nil, e, 120).Lines))
+}
