@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -118,7 +119,7 @@ func usingProfile(src Sources, text []byte, name string) ([]byte, error) {
 	value := e.lines.inner["profile"]
 	line := e.text[key.Line-1]
 	head, _, _ := strings.Cut(line, ":")
-	tail := ""
+	tail := line[len(strings.TrimRight(line, "\r")):]
 	if at := strings.LastIndex(line, cmp.Or(value.LineComment, key.LineComment, "\n")); at >= 0 {
 		tail = line[len(strings.TrimRight(line[:at], " \t")):]
 	}
@@ -129,9 +130,10 @@ func usingProfile(src Sources, text []byte, name string) ([]byte, error) {
 // edit is a change to the text of a configuration file.
 type edit struct {
 	loader
-	where    string // "file PATH"
-	text     []string
-	newline  string
+	where    string         // "file PATH"
+	mark     string         // the byte order mark at the beginning of the file, "" = none
+	text     []string       // the lines, without \n; a line of a file of Windows ends in \r
+	end      string         // of a new line: "" or \r
 	settings map[string]any // the settings that the changed file must have
 	lines    place
 }
@@ -140,7 +142,7 @@ func newEdit(src Sources, text []byte, name string) (*edit, error) {
 	if src.Seen == nil {
 		src.Seen = func(string) {}
 	}
-	e := &edit{loader: loader{keys: keys(src), env: environ(src.Environ), seen: src.Seen}, newline: "\n"}
+	e := &edit{loader: loader{keys: keys(src), env: environ(src.Environ), seen: src.Seen}}
 	e.where = "file " + configPath(src.ConfigHome, e.env)
 	if _, bad := plainText(name); bad != nil || name == "" {
 		return nil, e.refuse("a profile cannot be called "+quote(name), "command line", "give it a name that can be typed")
@@ -153,14 +155,34 @@ func newEdit(src Sources, text []byte, name string) (*edit, error) {
 	if e.settings == nil {
 		e.settings = map[string]any{}
 	}
-	if bytes.Contains(text, []byte("\r\n")) {
-		e.newline = "\r\n"
+	if strangeBreak.Match(text) { // YAML counts other lines than an edit would
+		return nil, e.refuse(unfit, e.where, withEditor)
 	}
-	if len(text) > 0 {
-		e.text = strings.Split(strings.TrimSuffix(string(text), e.newline), e.newline)
+	if bytes.Contains(text, []byte("\r\n")) {
+		e.end = "\r"
+	}
+	rest, marked := strings.CutPrefix(string(text), byteOrderMark)
+	if marked {
+		e.mark = byteOrderMark
+	}
+	if rest != "" {
+		last, ended := strings.CutSuffix(rest, "\n")
+		if !ended {
+			last += e.end
+		}
+		e.text = strings.Split(last, "\n")
 	}
 	return e, nil
 }
+
+const (
+	byteOrderMark = "\ufeff"
+	unfit         = "the file is written in a form that cannot be changed line by line"
+	withEditor    = "change it with an editor"
+)
+
+// strangeBreak matches what ends a line for YAML alone: \r without \n, and three characters of Unicode.
+var strangeBreak = regexp.MustCompile("\r(?:[^\n]|$)|[\u0085\u2028\u2029]")
 
 func (e *edit) refuse(what, where, do string) error {
 	return Problems{{What: what, Where: where, Do: do}}
@@ -192,11 +214,14 @@ func (e *edit) endOf(line int) int {
 // because some forms of YAML (such as {…} on one line) do not allow an
 // insertion.
 func (e *edit) result(at int, more []string) ([]byte, error) {
-	all := append(append(append([]string(nil), e.text[:at]...), more...), e.text[at:]...)
-	text := []byte(strings.Join(all, e.newline) + e.newline)
+	all := append([]string(nil), e.text[:at]...)
+	for _, line := range more {
+		all = append(all, line+e.end)
+	}
+	text := []byte(e.mark + strings.Join(append(all, e.text[at:]...), "\n") + "\n")
 	got, _, bad := decodeYAML(text)
 	if bad != nil || !reflect.DeepEqual(got, e.settings) {
-		return nil, e.refuse("the file is written in a form that cannot be changed line by line", e.where, "change it with an editor")
+		return nil, e.refuse(unfit, e.where, withEditor)
 	}
 	return text, nil
 }

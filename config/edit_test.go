@@ -45,6 +45,9 @@ func TestAddProfileKeepsEveryOtherLine(t *testing.T) {
 		"empty file":   {"", "profiles:\n  new:\n    dsn: service=new\n"},
 		"no newline":   {"refresh: 2s", "refresh: 2s\nprofiles:\n  new:\n    dsn: service=new\n"},
 		"CRLF":         {"refresh: 2s\r\n", "refresh: 2s\r\nprofiles:\r\n  new:\r\n    dsn: service=new\r\n"},
+		"CRLF no end":  {"refresh: 2s\r\ntheme: dark", "refresh: 2s\r\ntheme: dark\r\nprofiles:\r\n  new:\r\n    dsn: service=new\r\n"},
+		"CRLF and LF":  {"profiles:\r\n  a:\r\n    dsn: service=a\n# the theme\ntheme: dark\n", "profiles:\r\n  a:\r\n    dsn: service=a\n  new:\r\n    dsn: service=new\r\n# the theme\ntheme: dark\n"},
+		"a mark":       {"\ufeffprofiles:\n", "\ufeffprofiles:\n  new:\n    dsn: service=new\n"},
 		"null":         {"profiles:\n#  main:\n#    dsn: x\n", "profiles:\n  new:\n    dsn: service=new\n#  main:\n#    dsn: x\n"},
 		"last":         {"profiles:\n    a: {dsn: service=a}\n    # of a\n\n# end\n", "profiles:\n    a: {dsn: service=a}\n    # of a\n\n# end\n    new:\n      dsn: service=new\n"},
 		"between keys": {"profiles:\n  a:\n    dsn: service=a\n    # of a\n\n# the theme\ntheme: dark\n", "profiles:\n  a:\n    dsn: service=a\n    # of a\n  new:\n    dsn: service=new\n\n# the theme\ntheme: dark\n"},
@@ -115,6 +118,8 @@ func TestAddProfileRefuses(t *testing.T) {
 		"an end of a file": {"profiles:\n  a:\n    dsn: service=a\n...\n", "new", dsn, "cannot be changed line by line"},
 		"a list":           {"profiles: [a]\n", "new", dsn, "cannot be changed line by line"},
 		"a root in braces": {"{theme: dark}\n", "new", dsn, "cannot be changed line by line"},
+		"lines of CR":      {"theme: dark\r# the theme\rprofiles:\r  a: {dsn: service=a}\r", "new", dsn, "cannot be changed line by line"},
+		"lines of Unicode": {"# one\u2028# two\u0085# three\u2029\nprofiles:\n  a: {dsn: service=a}\n", "new", dsn, "cannot be changed line by line"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := edited(t, x.text, adds(x.profile), x.flags)
@@ -135,6 +140,9 @@ func TestUseProfileKeepsEveryOtherLine(t *testing.T) {
 		"no value":     {"profile:\n" + rest, "profile: b\n" + rest},
 		"itself":       {"profile: b\n" + rest, "profile: b\n" + rest},
 		"CRLF":         {strings.ReplaceAll("profile: a"+rest, "\n", "\r\n"), strings.ReplaceAll("profile: b"+rest, "\n", "\r\n")},
+		"CRLF comment": {strings.ReplaceAll("profile: a # x"+rest, "\n", "\r\n"), strings.ReplaceAll("profile: b # x"+rest, "\n", "\r\n")},
+		"CRLF and LF":  {strings.ReplaceAll(rest, "\n", "\r\n") + "profile: a\n", strings.ReplaceAll(rest, "\n", "\r\n") + "profile: b\n"},
+		"a mark":       {"\ufeffprofiles: {b: }\n", "\ufeffprofile: b\nprofiles: {b: }\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := edited(t, x.before, uses("b"), nil)
