@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -251,6 +252,7 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 			}
 			return err
 		}
+		takeRefused(&res, plan)
 		for i := range res.Results {
 			if then == "" || res.Refused != "" {
 				break
@@ -283,6 +285,16 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 		}
 	}
 	return a.outcome(res, plan)
+}
+
+// takeRefused adds to a result the targets that its plan refused, and to which the action was therefore not applied.
+func takeRefused(res *queue.Result, plan queue.Plan) {
+	for _, o := range plan.Results {
+		if o.Outcome == "refused" && !slices.ContainsFunc(res.Results, func(done queue.Outcome) bool { return done.ID == o.ID }) {
+			res.Results = append(res.Results, o)
+			res.Skipped++
+		}
+	}
 }
 
 func (a *app) planLines(p queue.Plan) {

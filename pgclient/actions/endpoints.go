@@ -48,10 +48,12 @@ type gate struct {
 }
 
 func (c *Planner) gateOf(ctx context.Context, id int64) (g gate, err error) {
-	err = c.act.QueryRow(ctx, `SELECT v.subscription_id, v.endpoint, v.gate, v.waiting, v.suspended_reason, v.suspended_by, v.suspended_since,
-			CASE WHEN isfinite(v.suspended_until) THEN v.suspended_until END, v.last_success_at, v.last_failure_code, COALESCE(v.consecutive_failures, 0),
+	err = c.act.QueryRow(ctx, `SELECT v.subscription_id, v.endpoint, v.gate, v.waiting, x.suspended_reason, x.suspended_by, x.suspended_since,
+			CASE WHEN isfinite(x.suspended_until) THEN x.suspended_until END, v.last_success_at, v.last_failure_code, COALESCE(v.consecutive_failures, 0),
 			(SELECT count(*) FROM public.webhook_delivery_jobs j WHERE j.status = 'Leased' AND j.subscription_id = v.subscription_id)
-		FROM public.v_webhook_endpoint v WHERE v.subscription_id = $1`, id).
+		FROM public.v_webhook_endpoint v LEFT JOIN public.v_webhook_gate x ON x.subscription_id = v.subscription_id
+			AND (x.suspended_reason = 'circuit' OR (x.suspended_until > now()) IS NOT FALSE) -- also of a disabled or unverified one
+		WHERE v.subscription_id = $1`, id).
 		Scan(&g.id, &g.endpoint, &g.gate, &g.waiting, &g.reason, &g.by, &g.since, &g.until, &g.lastSuccess,
 			&g.lastCode, &g.failures, &g.leased)
 	return g, err
@@ -68,7 +70,7 @@ func (g gate) suspension() string {
 
 // suspended reports whether an operator or an HTTP 410 response suspended the endpoint. It
 // cannot be suspended again then; an open circuit can be turned into a suspension.
-func (g gate) suspended() bool { return g.gate == "suspended" && g.reason.String() != "circuit" }
+func (g gate) suspended() bool { return g.since != nil && g.reason.String() != "circuit" }
 
 // resumable reports whether there is a suspension or an open circuit to lift.
 func (g gate) resumable() bool { return g.since != nil }
