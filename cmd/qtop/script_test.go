@@ -49,6 +49,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("EMPTYNAME", empty.Name)
 			env.Setenv("QTOP_ACTOR", "anna")
 			env.Setenv("LONG", strings.Repeat("x", 1000))
+			env.Setenv("TWOLINES", "order.held\norder.back")
 			env.Setenv("LATIN1", "Empf\xe4nger")
 			env.Setenv("HOME", env.WorkDir)
 			return nil

@@ -2,10 +2,12 @@ package actions
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 
@@ -58,16 +60,21 @@ type answer struct {
 	ExpiresAt *time.Time `json:"expires_at"`
 }
 
-// anyID is a number or a uuid in JSON; null becomes the empty string.
+// anyID is a number or a text in JSON; null becomes the empty string.
 type anyID string
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (id *anyID) UnmarshalJSON(raw []byte) error {
-	*id = anyID(strings.Trim(string(raw), `"`))
-	if *id == "null" {
-		*id = ""
+	if raw[0] == '"' || raw[0] == 'n' {
+		return json.Unmarshal(raw, (*string)(id))
 	}
+	*id = anyID(raw)
 	return nil
+}
+
+// partsOf returns the parts of a list as an operator writes it: separated by commas, spaces or line breaks.
+func partsOf(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
 // outcomes converts the results, with a prefix for each id (job: or event: of dead letters,
@@ -75,7 +82,7 @@ func (id *anyID) UnmarshalJSON(raw []byte) error {
 func (a answer) outcomes(prefix string) []queue.Outcome {
 	out := make([]queue.Outcome, len(a.Results))
 	for i, r := range a.Results {
-		out[i] = queue.Outcome{ID: prefix + string(r.ID), Outcome: r.Outcome, Why: queue.Clean(r.Why), NewID: string(r.NewID)}
+		out[i] = queue.Outcome{ID: prefix + queue.Clean(string(r.ID)).String(), Outcome: r.Outcome, Why: queue.Clean(r.Why), NewID: string(r.NewID)}
 	}
 	return out
 }

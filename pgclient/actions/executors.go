@@ -50,14 +50,6 @@ func executorActions() []entry {
 	}
 }
 
-func domains(text string) []string {
-	out := []string{}
-	for _, d := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
-		out = append(out, strings.TrimSpace(d))
-	}
-	return out
-}
-
 // registration parses the durations of a registration, in seconds; a nil threshold means
 // that the flag queue.heartbeat.stale_threshold_seconds applies.
 func registration(r queue.Request) (cadence int64, threshold *int64, err error) {
@@ -113,7 +105,7 @@ func planRegister(ctx context.Context, c *Planner, p *queue.Plan) error {
 	}
 	p.Count = 1
 	p.Lines = append(p.Lines, line("executor", "%s (%s)", r.Args["id"], r.Args["kind"]), owner,
-		line("domains", "%s", cmp.Or(strings.Join(domains(r.Args["domains"]), ", "), "any")),
+		line("domains", "%s", cmp.Or(strings.Join(partsOf(r.Args["domains"]), ", "), "any")),
 		line("expected", "a heartbeat every %s from now on", time.Duration(cadence)*time.Second))
 	if threshold != nil {
 		addLine(p, "stale after", "%s", time.Duration(*threshold)*time.Second)
@@ -139,7 +131,7 @@ func register(ctx context.Context, q rowQuerier, r queue.Request) (a answer, err
 	}
 	err = q.QueryRow(ctx, `SELECT public.fn_queue_executor_register(p_executor_id => $1::text, p_kind => $2::text, p_domain_scope => $3::text[],
 			p_expected_cadence_seconds => $4::bigint::int, p_stale_threshold_seconds => $5::bigint::int, p_owner_role => $6::text, p_actor => $7::text)`,
-		r.Args["id"], r.Args["kind"], domains(r.Args["domains"]), cadence, threshold, r.Args["owner-role"], r.Actor).Scan(&a)
+		r.Args["id"], r.Args["kind"], partsOf(r.Args["domains"]), cadence, threshold, r.Args["owner-role"], r.Actor).Scan(&a)
 	return a, err
 }
 

@@ -23,9 +23,8 @@ func webhookActions() []entry {
 }
 
 func (c *Planner) webhookAdd(ctx context.Context, r queue.Request, dry bool) (answer, error) {
-	types := strings.FieldsFunc(r.Args["types"], func(c rune) bool { return c == ',' || c == ' ' })
 	return c.call(ctx, `SELECT public.fn_webhook_subscription_add($1::text[], $2::text, NULLIF($3, ''), $4::boolean, $5::text, $6::text, $7::boolean)`,
-		types, r.Args["url"], r.Args["secret"], r.Args["unsigned"] == "true", r.Actor, r.Reason, dry)
+		partsOf(r.Args["types"]), r.Args["url"], r.Args["secret"], r.Args["unsigned"] == "true", r.Actor, r.Reason, dry)
 }
 
 func planWebhookAdd(ctx context.Context, c *Planner, p *queue.Plan) error {
@@ -42,7 +41,7 @@ func planWebhookAdd(ctx context.Context, c *Planner, p *queue.Plan) error {
 	if p.Request.Args["secret"] == "" {
 		signed = "no: the receiver cannot verify the sender"
 	}
-	p.Lines = append(p.Lines, line("URL", "%s", a.URL), line("event types", "%s, from now on", p.Request.Args["types"]), line("signed", "%s", signed))
+	p.Lines = append(p.Lines, line("URL", "%s", a.URL), line("event types", "%s, from now on", strings.Join(partsOf(p.Request.Args["types"]), ",")), line("signed", "%s", signed))
 	return c.blocked(ctx, p, "SELECT 'webhook events', 'webhook events', 1", nil)
 }
 
