@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
@@ -35,11 +37,25 @@ func (a *app) completeIDs(of string, most int) cobra.CompletionFunc {
 	}
 }
 
+// offered returns ids with a few words about each, without those that a line of the answer cannot hold.
 func offered(ids []queue.ID) (out []cobra.Completion) {
 	for _, id := range ids {
-		out = append(out, cobra.CompletionWithDesc(id.ID, id.About))
+		if id.ID == strings.TrimSpace(id.ID) && !strings.ContainsFunc(id.ID, unicode.IsControl) {
+			out = append(out, cobra.CompletionWithDesc(id.ID, ansi.Truncate(strings.Join(strings.Fields(id.About), " "), 60, "…")))
+		}
 	}
 	return out
+}
+
+// completeQueue completes the name of a waiting queue word by word: it has blanks, and why needs no quotes.
+func (a *app) completeQueue(cmd *cobra.Command, args []string, _ string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
+	for _, id := range a.live(cmd, "queue") {
+		words := strings.Fields(id.ID)
+		if n := len(args); n < len(words) && slices.Equal(words[:n], args) && !slices.Contains(out, words[n]) {
+			out = append(out, words[n])
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeFlag completes the key of a flag of the database, then its value.
@@ -61,9 +77,10 @@ func (a *app) completeLanes(cmd *cobra.Command) {
 }
 
 // completeSettings completes the flags of settings that have fixed values. For
-// all other flags of all verbs it turns off the completion of file names,
-// because no flag takes a file.
+// all other flags of all verbs, and for the arguments of verbs that complete none,
+// it turns off the completion of file names, because none takes a file.
 func (a *app) completeSettings(root *cobra.Command) {
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	fixed := func(values ...string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 	}
@@ -98,7 +115,9 @@ func (a *app) completeCodes(cmd *cobra.Command, _ []string, typed string) ([]cob
 	var out []cobra.Completion
 	if strings.HasPrefix(field, word) || strings.HasPrefix(word, field) {
 		for _, id := range a.live(cmd, "code") {
-			out = append(out, cobra.CompletionWithDesc(head+field+id.ID, id.About))
+			if !strings.ContainsFunc(id.ID, unicode.IsSpace) { // which would be two terms
+				out = append(out, offered([]queue.ID{{ID: head + field + id.ID, About: id.About}})...)
+			}
 		}
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
@@ -133,13 +152,7 @@ func (a *app) readIDs(ctx context.Context, ids func(context.Context, *pgclient.C
 		return nil
 	}
 	defer client.Close()
-	var out []queue.ID
-	for _, id := range ids(ctx, client) {
-		if !strings.ContainsFunc(id.ID, func(r rune) bool { return r <= ' ' }) { // a completion is one word on a line
-			out = append(out, queue.ID{ID: id.ID, About: ansi.Truncate(strings.Join(strings.Fields(id.About), " "), 60, "…")})
-		}
-	}
-	return out
+	return ids(ctx, client)
 }
 
 // completeArgs adds completions of targets, choices and the filter to the

@@ -95,6 +95,14 @@ func TestLiveCompletion(t *testing.T) {
 		{"queues --domain ", "kg"},
 		{"job enqueue --executor ", "external_worker"},
 		{"ops show ", "1\tplanned"},
+		{"why ", "job\n"},
+		{"why job kg.reindex in ", "kg\n"},
+		{"flag set webhook.retry_schedule ", "5s_30s_2m"},
+		{"export ", "dlq\n"},
+		{"export dlq ", ":0\n"},
+		{"export dlq dead.csv ", ":4\n"},
+		{"version ", ":4\n"},
+		{"profile add ", ":4\n"},
 		{"quarantine retry ", f.quarantine + "\tcounter_fold"},
 		{"status --theme ", "dark"},
 		{"worker --loops ", "webhook_worker"},
@@ -105,7 +113,7 @@ func TestLiveCompletion(t *testing.T) {
 			words[i] = strings.ReplaceAll(words[i], "1s_", "1s ")
 		}
 		out, errs := complete(dsn, words...)
-		require.Contains(t, "\n"+out, "\n"+x.want, x.words)
+		require.Contains(t, "\n"+out, "\n"+strings.ReplaceAll(x.want, "s_", "s "), x.words)
 		require.NotContains(t, errs, "Error", x.words)
 	}
 	out, _ := complete(dsn, "webhook", "rotate-secret", "1", "")

@@ -40,7 +40,16 @@ func exportCmd(a *app) *cobra.Command {
 			"The format is that of the file's name, .csv, .json or .jsonl, unless --output csv, json or jsonl says it; csv without a file. Rows and\n" +
 			"columns are those that the verbs print with --output json, masked alike. In CSV a text that a spreadsheet would take for a formula (= + - @) gets an apostrophe in front.\n\n" +
 			"Lists, with the order of their rows in brackets:\n" + strings.Join(help, "\n"),
-		Args: cobra.RangeArgs(1, 2), ValidArgs: names,
+		Args: cobra.RangeArgs(1, 2),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			switch len(args) {
+			case 0:
+				return names, cobra.ShellCompDirectiveNoFileComp
+			case 1:
+				return nil, cobra.ShellCompDirectiveDefault // the names of files
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		},
 		Annotations: map[string]string{"output": "csv jsonl"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file := ""

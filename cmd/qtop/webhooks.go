@@ -126,5 +126,7 @@ func webhooksCmd(a *app) *cobra.Command {
 }
 
 func whyCmd(a *app) *cobra.Command {
-	return a.viewCmd(view{use: "why [QUEUE]", of: "queue", example: "qtop why", short: "Why a queue waits: everything that could block it, each with its remedy, or which queues wait because of an executor; without a name, all waiting queues", show: showWhy}, &viewOptions{})
+	cmd := a.viewCmd(view{use: "why [QUEUE]", example: "qtop why", short: "Why a queue waits: everything that could block it, each with its remedy, or which queues wait because of an executor; without a name, all waiting queues", show: showWhy}, &viewOptions{})
+	cmd.ValidArgsFunction = a.completeQueue
+	return cmd
 }
