@@ -47,6 +47,10 @@ func verbOf(a *app, entry queue.Action) *verb {
 	v.cmd = &cobra.Command{
 		Use: entry.Usage(), Example: entry.Example, Short: strings.ToUpper(entry.Help[:1]) + entry.Help[1:], Args: wanted(entry),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if v.o.reason != "" && !v.entry.TakesReason() {
+				a.warning(queue.Error{What: queue.Clean("--reason is not recorded: the audit of " + v.entry.Words + " has no reason")})
+				v.o.reason = ""
+			}
 			r, err := v.request(args)
 			if err != nil {
 				return err
@@ -129,10 +133,6 @@ func wanted(entry queue.Action) cobra.PositionalArgs {
 // the words, flags and values do not fit the action.
 func (v *verb) request(args []string) (queue.Request, error) {
 	r := queue.Request{Action: v.entry.ID, Args: map[string]string{}, Reason: v.o.reason}
-	if r.Reason != "" && !v.entry.TakesReason() {
-		v.cmd.PrintErrln("--reason is not recorded: the audit of " + v.entry.Words + " has no reason")
-		r.Reason = ""
-	}
 	r.Select(v.o.filters)
 	for name, value := range v.o.values {
 		if v.cmd.Flags().Changed(name) { // an omitted flag keeps the current value, or has the registry's default

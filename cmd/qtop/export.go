@@ -56,6 +56,9 @@ func exportCmd(a *app) *cobra.Command {
 			if len(args) == 2 && args[1] != "-" {
 				file = args[1]
 			}
+			if file == "" && o.force {
+				return usage("--force has no effect without a file", "--force", "leave it out; write "+cmd.UseLine())
+			}
 			format := queue.ExportFormat(a.output)
 			if file != "" && !cmd.Flags().Changed("output") {
 				var err error

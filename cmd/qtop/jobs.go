@@ -227,6 +227,8 @@ func queuesCmd(a *app) *cobra.Command {
 		use: "queues", example: "qtop queues --kind kg.reindex", short: "Jobs per kind and domain, oldest wait and why; with --kind or --domain the jobs themselves", list: true, past: true,
 		show: func(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) error {
 			switch {
+			case kind == "" && domain == "" && o.filter == "" && o.cut:
+				return usage("--limit has no effect on the list of kinds and domains", "--limit", "leave it out, or list jobs with --kind, --domain or --filter")
 			case kind == "" && domain == "" && o.filter == "":
 				return snapshotList("queues")(ctx, a, c, o)
 			case o.at != "":

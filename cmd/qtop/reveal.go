@@ -36,6 +36,11 @@ func revealing(a *app, of, example, short string, show func(ctx context.Context,
 	f.StringVar(&o.confirm, "confirm", "", "with --reveal "+confirmHelp)
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, name := range []string{"dry-run", "yes", "reason", "confirm"} {
+			if f.Changed(name) && !o.on {
+				return usage("--"+name+" has no effect without --reveal", "--"+name, "leave it out, or add --reveal")
+			}
+		}
 		if f.Changed("watch") && o.on {
 			return usage("--reveal and --watch cannot be combined: a payload is shown once", "command line", "leave out --watch")
 		}

@@ -324,7 +324,10 @@ func statusCmd(a *app) *cobra.Command {
 	cmd := a.viewCmd(view{use: "status", example: "qtop status --fail-on warning", short: "Say how the queue is; exits 3 when something is critical", past: true, show: showStatus}, o)
 	cmd.Flags().StringVar(&o.failOn, "fail-on", "critical", "exit with 3 when the health is this or worse: critical or warning")
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(failOn(), cobra.ShellCompDirectiveNoFileComp))
-	cmd.PreRunE = func(*cobra.Command, []string) error {
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("fail-on") && cmd.Flags().Changed("watch") {
+			return usage("--fail-on has no effect with --watch, which ends with 0", "--fail-on", "leave one of them out")
+		}
 		if !slices.Contains(failOn(), o.failOn) {
 			return usage(fmt.Sprintf("--fail-on cannot be %q", o.failOn), "--fail-on", "use "+strings.Join(failOn(), " or "))
 		}

@@ -27,8 +27,9 @@ func subscriptionsCmd(a *app) *cobra.Command {
 			switch {
 			case resolve != "" && share:
 				return usage("--resolve and --share cannot be combined", "command line", "give one of them")
-			case (resolve != "" || share) && o.filter != "":
-				return usage("--filter has no effect with "+queue.Choose(share, "--share", "--resolve"), "--filter", "leave it out")
+			case (resolve != "" || share) && (o.filter != "" || o.cut):
+				flag := queue.Choose(o.cut, "--limit", "--filter")
+				return usage(flag+" has no effect with "+queue.Choose(share, "--share", "--resolve"), flag, "leave it out")
 			case resolve == "" && scope != (queue.Scope{}):
 				return usage("--subject-table and --payload need --resolve, whose event they describe", "command line", "give --resolve DOMAIN/TYPE")
 			case resolve != "":

@@ -35,6 +35,7 @@ const filterHelp = "rows that match, such as 'code:HTTP_5* age>2h' of dlq; an er
 type viewOptions struct {
 	filter string
 	limit  int
+	cut    bool // --limit is given
 	at     string
 	failOn string // of status
 	args   []string
@@ -55,15 +56,19 @@ func (a *app) viewCmd(v view, o *viewOptions) *cobra.Command {
 	}
 	cmd.ValidArgsFunction = queue.Choose(v.of == "", cobra.NoFileCompletions, a.completeIDs(v.of, 1))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o.args = args
+		o.args, o.cut = args, cmd.Flags().Changed("limit")
 		if cmd.Flags().Lookup("limit") != nil && (o.limit < 1 || o.limit > queue.MostPage) {
 			return usage(fmt.Sprintf("--limit cannot be %d", o.limit), "--limit", fmt.Sprintf("use 1 to %d; qtop export writes all", queue.MostPage))
 		}
-		if v.list && len(args) > 0 && cmd.Flags().Changed("filter") {
+		switch {
+		case v.list && len(args) > 0 && cmd.Flags().Changed("filter"):
 			return usage("--filter has no effect on one row", "--filter", "leave it out")
-		}
-		if watch && o.at != "" {
+		case v.list && len(args) > 0 && o.cut:
+			return usage("--limit has no effect on one row", "--limit", "leave it out")
+		case watch && o.at != "":
 			return usage("--at shows a stored snapshot, which does not change", "command line", "leave out --watch")
+		case !watch && cmd.Flags().Changed("refresh"):
+			return usage("--refresh has no effect without --watch", "--refresh", "add --watch, or leave it out")
 		}
 		client, err := a.reader(cmd.Context())
 		if err != nil {
