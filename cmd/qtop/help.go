@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -96,7 +97,7 @@ func showSettings(root, cmd *cobra.Command) {
 // nearVerb suggests the verb that a misspelt word after cmd most likely means;
 // "" if no verb is similar.
 func nearVerb(cmd *cobra.Command, args []string) string {
-	if len(args) == 0 || !cmd.HasSubCommands() {
+	if len(args) == 0 || strings.TrimSpace(args[0]) == "" || !cmd.HasSubCommands() {
 		return ""
 	}
 	near := cmd.SuggestionsFor(args[0])
@@ -117,11 +118,17 @@ func nearVerb(cmd *cobra.Command, args []string) string {
 	return "did you mean " + strings.Join(near, " or ") + "?"
 }
 
+// oneDash finds the name of a flag that has one dash in pflag's error about it.
+var oneDash = regexp.MustCompile(`^unknown shorthand flag: '.' in -([a-z][a-z-]+)`)
+
 // nearFlag returns the remedy for a flag that a verb does not have: a similar
 // flag, and the help of the verb.
 func nearFlag(cmd *cobra.Command, err error) string {
 	see := "see " + cmd.CommandPath() + " --help"
 	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if m := oneDash.FindStringSubmatch(err.Error()); m != nil { // the habit of other tools
+		name, unknown = m[1], true
+	}
 	if !unknown {
 		return see
 	}

@@ -165,7 +165,8 @@ func explain(cmd *cobra.Command) {
 			case len(args) == 0:
 				return usage("an argument is missing after "+cmd.CommandPath(), "command line", "write "+cmd.UseLine())
 			default:
-				return usage(fmt.Sprintf("%s does not take %s", cmd.CommandPath(), queue.Plural(len(args), "argument", "arguments")), "command line", "write "+cmd.UseLine())
+				return usage(fmt.Sprintf("%s does not take %s", cmd.CommandPath(), queue.Plural(len(args), "argument", "arguments")), "command line",
+					cmp.Or(nearVerb(cmd, args), "write "+cmd.UseLine()))
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package main
 // The verbs that show webhooks and the causes that block a queue.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,6 +76,10 @@ func showWhy(ctx context.Context, a *app, c *pgclient.Client, o viewOptions) err
 	if errors.Is(err, queue.ErrNoQueue) {
 		if done, x := showExecutorWhy(ctx, a, c, name); done || x != nil {
 			return x
+		}
+		near := cmp.Or(c.Nearest(ctx, "queue", name), c.Nearest(ctx, "executor", name))
+		if q, ok := asQueueError(err); ok && near != "" {
+			q.Do = queue.Clean("did you mean " + near + "? " + q.Do.String())
 		}
 	}
 	if err != nil {

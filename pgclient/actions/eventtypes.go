@@ -70,7 +70,7 @@ func planEventType(ctx context.Context, c *Planner, p *queue.Plan) error {
 			return err
 		}
 		if a.Refused {
-			return refuse(p, a.Rule, a.Reason)
+			return c.refuseNamed(ctx, p, "event type", a.Refusal)
 		}
 		p.Count, p.Expect = 1, a.Before.String()
 		p.Lines = append(p.Lines, line("event type", "%s", p.Request.Targets[0]), line("now", "%s", a.Before), line("then", "%s", a.After))

@@ -155,7 +155,7 @@ func planSubscribe(ctx context.Context, c *Planner, p *queue.Plan) error {
 		return err
 	}
 	if a.Refused {
-		return refuse(p, a.Rule, a.Reason)
+		return c.refuseNamed(ctx, p, "executor", a.Refusal)
 	}
 	p.Count, p.Expect = 1, a.Before.seen()
 	p.Lines = append(p.Lines, line("executor", "%s (%s)", p.Request.Targets[0], a.After.ExecutorKind),

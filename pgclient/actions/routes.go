@@ -94,7 +94,7 @@ func planRouting(ctx context.Context, c *Planner, p *queue.Plan) error {
 			return err
 		}
 		if a.Refused {
-			return refuse(p, a.Rule, a.Reason)
+			return c.refuseNamed(ctx, p, queue.Choose(p.Request.Action == queue.ActRouteSet, "domain", "consumer"), a.Refusal)
 		}
 		p.Count, p.Expect = 1, a.Before.seen()
 		what := queue.Choose(p.Request.Action == queue.ActRouteSet, "domain", "consumer")

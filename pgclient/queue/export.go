@@ -135,7 +135,11 @@ func ExportListNamed(name string) (ExportList, error) {
 	for i, l := range lists {
 		names[i] = l.Name
 	}
-	return ExportList{}, &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("there is no list %q", name)), Do: Clean("use one of " + strings.Join(names, ", "))}
+	near := Nearest(name, names)
+	if near != "" {
+		near = "did you mean " + near + "? "
+	}
+	return ExportList{}, &Error{Kind: KindUsage, What: Clean(fmt.Sprintf("there is no list %q", name)), Do: Clean(near + "use one of " + strings.Join(names, ", "))}
 }
 
 // Export says what to write and how.
