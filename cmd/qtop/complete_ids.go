@@ -97,6 +97,9 @@ func idsOf(ctx context.Context, c *pgclient.Client, of string) []queue.ID {
 	if err != nil {
 		return nil
 	}
+	if of == "executor" { // the verbs that complete one refuse a tick worker
+		s.Executors = slices.DeleteFunc(s.Executors, func(x queue.Executor) bool { return x.TickWorker })
+	}
 	return s.IDs(of)
 }
 

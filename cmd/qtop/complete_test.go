@@ -118,6 +118,8 @@ func TestLiveCompletion(t *testing.T) {
 	}
 	out, _ := complete(dsn, "webhook", "rotate-secret", "1", "")
 	require.Equal(t, ":4\n", out, "one subscription is enough")
+	out, _ = complete(dsn, "executor", "deregister", "")
+	require.NotContains(t, out, "webhook_worker", "a tick worker is no executor of these verbs")
 	for _, where := range []string{"postgres://nobody@127.0.0.1:1/none", db.DSN(pgtest.Login(t, db))} {
 		for _, words := range [][]string{{"flag", "set", ""}, {"webhooks", ""}} {
 			began := time.Now()
