@@ -57,21 +57,23 @@ func stopReason(t *testing.T, conn *pgx.Conn) (why string) {
 }
 
 // Without a terminal, SIGHUP makes the worker read its configuration again. If
-// the configuration is unusable, the host goes on with the old one. SIGTERM
+// the configuration is unusable, the host goes on with the old one, also where only
+// the database or the system refuses a host with it. SIGTERM
 // drains the worker, and the host records SIGTERM as the reason of its stop.
 func TestHangupReadsConfigurationAgain(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	conn := db.Conn(t, "")
 	login := pgtest.Login(t, db, "dot_executor", "router_worker", "saga_orchestrator", "webhook_worker", "lease_reset_cleaner")
-	cmd := qtop(t, db.DSN(login), "worker", "--host-id", "w1")
+	cmd := qtop(t, db.DSN(login), "worker")
 	home := t.TempDir()
-	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+home, "QTOP_ACTOR=")
+	manager, reports := serviceSocket(t)
+	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+home, "QTOP_ACTOR=", "QTOP_HOST_ID=", "NOTIFY_SOCKET="+manager)
 	write := func(text string) {
 		require.NoError(t, os.MkdirAll(filepath.Join(home, "qtop"), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(home, "qtop", "config.yaml"), []byte(text), 0o600))
 	}
-	write("loops: [config_expiry]\n")
+	write("host_id: w1\nloops: [config_expiry]\n")
 	var log lockedBuffer
 	cmd.Stderr = &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, wherever the test runs
@@ -88,12 +90,26 @@ func TestHangupReadsConfigurationAgain(t *testing.T) {
 		require.Eventually(t, func() bool { return strings.Count(log.text(), "the configuration was not read again") == i+1 }, patience, 20*time.Millisecond, "%s", bad)
 		hosted(t, conn, 1)
 	}
-	require.Contains(t, log.text(), "read_only is set, and a worker host changes the database")
+	logs := func(text string) { // another goroutine reads the log
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(log.text(), text) }, patience, 20*time.Millisecond, "%s", text)
+	}
+	logs("read_only is set, and a worker host changes the database")
+	require.NoError(t, os.Remove(filepath.Join(home, "qtop", "config.yaml"))) // as while somebody replaces it
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	reports("STATUS=goes on with the old settings: the configuration file is gone")
+	hosted(t, conn, 1)
 
-	write("loops: [config_expiry, webhook_router]\nactor: ben\n")
+	write("host_id: 'no good'\nloops: [config_expiry]\n")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	reports("STATUS=goes on with the old settings: host id ")
+	logs("no host can start with the configuration that was read again")
+	hosted(t, conn, 1)
+
+	write("host_id: w1\nloops: [config_expiry, webhook_router]\nactor: ben\n")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
 	hosted(t, conn, 2)
-	require.Contains(t, log.text(), "settings of the connection have changed")
+	logs("settings of the connection have changed")
 
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait(), log.text())

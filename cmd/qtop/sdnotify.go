@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -17,9 +18,10 @@ import (
 // the host reports when it is ready, that it is alive (the watchdog), why it
 // is not ready yet, and that it stops.
 type serviceManager struct {
-	conn     net.Conn      // nil: no systemd asked for notifications
-	watchdog time.Duration // the longest pause between two signs of life; 0 = none is expected
-	starts   time.Duration // how long the start may take: see startLimit
+	conn     net.Conn               // nil: no systemd asked for notifications
+	watchdog time.Duration          // the longest pause between two signs of life; 0 = none is expected
+	starts   time.Duration          // how long the start may take: see startLimit
+	old      atomic.Pointer[string] // why the host goes on with its old settings; nil: it does not
 }
 
 // startLimit is how long systemd, and so the boot of the machine, waits at most for a host that is
@@ -57,7 +59,8 @@ func (m *serviceManager) send(lines ...string) {
 // means only that the process runs and its state can be read: a loop that waits
 // for the database or for a handler is no reason to kill the host. While heartbeats cannot be recorded,
 // the state has the reason. Once working
-// ends, the state is the one that stopping reports, and only the signs of life go on.
+// ends, the state is the one that stopping reports, and only the signs of life go on. A host that works with
+// its old settings says why in place of "every loop runs".
 func (m *serviceManager) follow(living, working context.Context, host *workerhost.Host) {
 	if m.conn == nil {
 		return
@@ -70,9 +73,14 @@ func (m *serviceManager) follow(living, working context.Context, host *workerhos
 	began, ready := time.Now(), false
 	for {
 		why := host.Ready()
-		state := queue.Choose(why == "", "every loop runs", "not ready: "+why)
-		if failing := host.Status().Failing; why == "" && !failing.Empty() {
+		state, failing, old := "every loop runs", host.Status().Failing, m.old.Load()
+		switch {
+		case why != "":
+			state = "not ready: " + why
+		case !failing.Empty():
 			state += "; " + failing.String()
+		case old != nil:
+			state = *old
 		}
 		status := "STATUS=" + queue.Clean(state).Cut(200).String()
 		switch {
@@ -99,16 +107,15 @@ func (m *serviceManager) follow(living, working context.Context, host *workerhos
 // reloading reports that the host drains for the settings that were read again. The next host reports
 // when it is ready.
 func (m *serviceManager) reloading() {
+	m.old.Store(nil)
 	if m.conn != nil {
 		m.send("STATUS=draining, then it starts with the settings that were read again")
 	}
 }
 
-// kept reports why the host goes on with its old settings.
+// kept makes follow report why the host goes on with its old settings.
 func (m *serviceManager) kept(err error) {
-	if m.conn != nil {
-		m.send("STATUS=" + queue.Clean("goes on with the old settings: "+err.Error()).Cut(200).String())
-	}
+	m.old.Store(new("goes on with the old settings: " + err.Error()))
 }
 
 // failed gives the manager the reason why the host ended. It shows it until the next start. A nil

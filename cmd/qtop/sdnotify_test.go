@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -202,11 +203,16 @@ func TestServiceStartsWithoutTheDatabase(t *testing.T) {
 	require.NotEmpty(t, host.Ready())
 	path.Cut(false)
 	require.NotContains(t, wait("STATUS=every loop runs"), "READY=1", "said once")
+	m.kept(errors.New("they are wrong"))
+	wait("STATUS=goes on with the old settings: they are wrong")
 	path.Cut(true)
 	wait("STATUS=every loop runs; no heartbeat recorded since 20")
 	require.Empty(t, host.Ready(), "a loop that waits for the database runs")
 	path.Cut(false)
 	require.Eventually(t, func() bool { return host.Status().Failing.Empty() }, patience, 10*time.Millisecond)
+	wait("STATUS=goes on with the old settings: they are wrong") // it is still so
+	m.reloading()
+	wait("STATUS=every loop runs")
 
 	unit, err := os.ReadFile("../../.ci/package/qtop-worker@.service")
 	require.NoError(t, err)

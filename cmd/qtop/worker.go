@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -148,11 +149,48 @@ func (a *app) work(ctx context.Context, client *pgclient.Client) error {
 		_ = os.Unsetenv(name) // meant for this process, not for its handlers
 	}
 	defer context.AfterFunc(ctx, manager.stopping)()
+	var before *configured // of the host that the current one has replaced
 	for host != nil {
-		host, err = a.workUntil(ctx, client, host, reloads, manager, log)
+		now := a.configured()
+		var next *workerhost.Host
+		next, err = a.workUntil(ctx, client, host, reloads, manager, log)
+		if next == nil && err != nil && before != nil && ctx.Err() == nil {
+			next = a.workAgain(client, *before, err, manager, log)
+			before = nil
+		} else {
+			before = &now
+		}
+		host = next
 	}
 	manager.failed(err)
 	return err
+}
+
+// configured is what the settings are read into.
+type configured struct {
+	settings config.Settings
+	files    []fileFinding
+}
+
+func (a *app) configured() configured { return configured{a.settings, a.files} }
+
+// restore takes settings back.
+func (a *app) restore(s configured) {
+	a.settings, a.files = s.settings, s.files
+	a.ascii.Store(s.settings.ASCII)
+}
+
+// workAgain returns a host with the settings of before, because one with the settings that were read
+// again could not start: the database refuses its host id, for example. nil: there is none.
+func (a *app) workAgain(client *pgclient.Client, before configured, refused error, manager *serviceManager, log *slog.Logger) *workerhost.Host {
+	a.restore(before)
+	host, err := a.host(client, nil, log, nil, nil)
+	if err != nil {
+		return nil
+	}
+	log.Error("no host can start with the configuration that was read again: it goes on with the old one", "error", refused.Error())
+	manager.kept(refused)
+	return host
 }
 
 // workUntil runs a host until ctx ends or a SIGHUP brings valid new settings.
@@ -235,9 +273,13 @@ func stopWord(ctx context.Context) string {
 // the old settings. Changed settings of the connection take effect only at the
 // next start.
 func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) (*workerhost.Host, error) {
-	old, files := a.settings, a.files
+	before := a.configured()
+	old := before.settings
 	err := a.reread()
 	var next *workerhost.Host
+	if err == nil {
+		err = fileGone(config.File(a.sources()), old)
+	}
 	if err == nil {
 		now := &a.settings
 		if now.DSN != old.DSN || now.ListenDSN != old.ListenDSN || now.Pooler != old.Pooler || !slices.Equal(now.ExpectServer, old.ExpectServer) || now.Actor != old.Actor {
@@ -250,13 +292,24 @@ func (a *app) reloaded(client *pgclient.Client, log *slog.Logger) (*workerhost.H
 		}
 	}
 	if err != nil {
-		a.settings, a.files = old, files
-		a.ascii.Store(old.ASCII)
+		a.restore(before)
 		log.Error("the configuration was not read again: the host goes on with the old one", "error", err.Error())
 		return nil, err
 	}
 	log.Info("configuration read again: the host drains and starts with it")
 	return next, nil
+}
+
+// fileGone returns an error if the configuration file from which the settings were read is not there any more: it
+// may be being replaced, and a host with the defaults would have no handlers and no secrets.
+func fileGone(path string, old config.Settings) error {
+	if !slices.ContainsFunc(old.Origins(), func(o config.Origin) bool { return strings.HasPrefix(o.From, "file ") }) {
+		return nil
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return queue.NewError(queue.KindConfig, "the configuration file is gone", "file "+path, "put it back, or restart this worker to do without it")
 }
 
 // usableAddr returns an error if a new address for the metrics cannot be used. The port of the
