@@ -14,24 +14,23 @@ configure) [ -z "${2:-}" ] && first=yes || first= ;;
 esac
 
 if command -v systemd-sysusers >/dev/null 2>&1; then
-	systemd-sysusers /usr/lib/sysusers.d/qtop.conf
+	systemd-sysusers qtop.conf # by its name, so that /etc/sysusers.d/qtop.conf of the site counts
 else
 	getent group qtop >/dev/null || groupadd --system qtop
 	getent passwd qtop >/dev/null || useradd --system --gid qtop --home-dir /nonexistent --no-create-home \
 		--shell /usr/sbin/nologin --comment "qtop worker hosts" qtop
 fi
-if [ -n "$first" ]; then
-	[ -e /etc/qtop/config.yaml ] || install -m 0640 /usr/share/qtop/config.yaml /etc/qtop/config.yaml
-	chgrp qtop /etc/qtop /etc/qtop/config.yaml
-elif [ "$1" != configure ]; then
-	# At each upgrade rpm gives the folder, and the file if nobody has changed it, back to root:root.
-	for name in /etc/qtop /etc/qtop/config.yaml; do
-		[ "$(stat -c %U:%G "$name" 2>/dev/null)" != root:root ] || chgrp qtop "$name"
-	done
-fi # with dpkg, what an administrator changed later stays
+if [ "$1" = configure ] && [ ! -e /etc/qtop/config.yaml ] && { [ -n "$first" ] || [ -z "$(ls -A /etc/qtop 2>&1)" ]; }; then
+	install -m 0640 /usr/share/qtop/config.yaml /etc/qtop/config.yaml
+fi
+for name in /etc/qtop /etc/qtop/config.yaml; do
+	# Later, what an administrator changed stays. root:root is what dpkg gives a folder that was deleted meanwhile, and
+	# what rpm gives the folder, and the file if nobody has changed it, at each upgrade: no host could read them.
+	if [ -n "$first" ] || [ "$(stat -L -c %U:%G "$name" 2>/dev/null)" = root:root ]; then chgrp qtop "$name"; fi
+done
 
 [ -d /run/systemd/system ] || exit 0
-systemctl daemon-reload
+systemctl daemon-reload || : # a systemd that does not answer, as in some containers, keeps no package
 [ -z "$first" ] || exit 0
 running=$(systemctl list-units --plain --no-legend --state=active 'qtop-worker@*.service' | cut -d ' ' -f 1 | tr '\n' ' ')
 [ -n "$running" ] || exit 0

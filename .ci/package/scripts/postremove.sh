@@ -12,9 +12,16 @@ if [ "$1" = purge ]; then
 	rm -f /var/cache/man/cat*/qtop*.gz # formatted pages that man-db keeps
 	rm -rf /etc/systemd/system/*.wants/qtop-worker@*.service /etc/systemd/system/qtop-worker@*.service.d \
 		/var/lib/systemd/deb-systemd-helper-enabled/*/qtop-worker@*.service
-	if getent passwd qtop >/dev/null; then userdel qtop; fi
-	if getent group qtop >/dev/null; then groupdel qtop; fi
+	# Only the user that the package made, which this comment distinguishes: a person, a user of LDAP or one whom the
+	# site made before the package may have the name.
+	if [ "$(getent passwd qtop | cut -d : -f 5)" = "qtop worker hosts" ]; then
+		if ! userdel qtop; then
+			echo "qtop: the user qtop stays; remove it when no process of it runs: userdel qtop" >&2
+		elif getent group qtop | grep -q ':$'; then # nobody else is in it
+			groupdel qtop || :
+		fi
+	fi
 fi
 [ -d /run/systemd/system ] || exit 0
-systemctl daemon-reload
+systemctl daemon-reload || :
 systemctl reset-failed 'qtop-worker@*.service' || :
