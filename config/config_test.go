@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -328,6 +329,34 @@ func TestFileWithPasswordMustBePrivate(t *testing.T) {
 	dir := home(t, "dsn: postgres://a@h/db")
 	require.NoError(t, os.Chmod(filepath.Join(dir, "qtop", "config.yaml"), 0o644))
 	load(t, config.Sources{ConfigHome: dir})
+}
+
+// A file of root may be read by the group of a service, which could not read it with the mode 0600.
+func TestGroupMayReadAFileOfRootWithAPassword(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("NOT CHECKED: only root has a file of root")
+	}
+	const nobody = 65534
+	dir := home(t, "dsn: postgres://a:secret@h/db")
+	path := filepath.Join(dir, "qtop", "config.yaml")
+	for _, folder := range []string{filepath.Dir(dir), dir, filepath.Dir(path)} {
+		require.NoError(t, os.Chmod(folder, 0o755)) //nolint:gosec // another user reads the file
+	}
+	require.NoError(t, os.Chown(path, 0, nobody))
+	require.NoError(t, syscall.Setegid(nobody))
+	require.NoError(t, syscall.Seteuid(nobody))
+	as := func(mode os.FileMode, read func()) {
+		require.NoError(t, syscall.Seteuid(0))
+		require.NoError(t, os.Chmod(path, mode))
+		require.NoError(t, syscall.Seteuid(nobody))
+		read()
+	}
+	defer func() {
+		require.NoError(t, syscall.Seteuid(0))
+		require.NoError(t, syscall.Setegid(0))
+	}()
+	as(0o640, func() { load(t, config.Sources{ConfigHome: dir}) })
+	as(0o644, func() { require.Contains(t, problems(t, config.Sources{ConfigHome: dir})[0], "run chmod 640 "+path) })
 }
 
 func TestFilesThatAreNone(t *testing.T) {

@@ -51,7 +51,7 @@ func changeFile(path string, change func([]byte) ([]byte, error)) error {
 	if err != nil {
 		return cannot(err)
 	}
-	old, mode, err := slurp(real)
+	old, was, err := slurp(real)
 	if err != nil {
 		return cannot(err)
 	}
@@ -69,7 +69,7 @@ func changeFile(path string, change func([]byte) ([]byte, error)) error {
 				return fmt.Errorf("its owner and group cannot be kept: %w", errors.Unwrap(err))
 			}
 		}
-		return f.Chmod(mode.Perm())
+		return f.Chmod(was.Mode().Perm())
 	}
 	if err := put(real, text, like, func(from, to string) error {
 		if now, _, err := slurp(real); err != nil || !bytes.Equal(now, old) {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // mostBytes is the largest configuration file that is read. It is far more than a configuration
@@ -56,7 +57,7 @@ func (l *loader) readFile(path string) configFile {
 		return configFile{}
 	}
 	where := "file " + path
-	text, mode, err := slurp(path)
+	text, info, err := slurp(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return configFile{}
@@ -67,6 +68,7 @@ func (l *loader) readFile(path string) configFile {
 		l.problem("the configuration file cannot be read: "+oneLine(err.Error()), where, "correct it or move it away")
 		return configFile{broken: true}
 	}
+	mode := info.Mode()
 	l.seen(string(text))
 	settings, lines, bad := decodeYAML(text)
 	if bad != nil {
@@ -94,43 +96,53 @@ func (l *loader) readFile(path string) configFile {
 		file.profiles[name] = l.fileValues(values, where, name, below.below(name))
 	}
 
-	if mode.Perm()&0o077 != 0 {
+	if most := mostMode(info, os.Geteuid()); mode.Perm()&^most&0o077 != 0 {
 		const what = "the configuration file %s a password and others may read it (mode %04o)"
+		do := fmt.Sprintf("run chmod %o %s", most, path)
 		switch suspectAny(settings, profiles) {
 		case harmless:
 		case certainty:
-			l.problem(fmt.Sprintf(what, "holds", mode.Perm()), where, "run chmod 600 "+path)
+			l.problem(fmt.Sprintf(what, "holds", mode.Perm()), where, do)
 		case doubt:
-			l.warnings = append(l.warnings, Problem{What: fmt.Sprintf(what, "may hold", mode.Perm()), Where: where, Do: "run chmod 600 " + path})
+			l.warnings = append(l.warnings, Problem{What: fmt.Sprintf(what, "may hold", mode.Perm()), Where: where, Do: do})
 		}
 	}
 	return file
 }
 
-// slurp returns the content and the mode of a file. Both belong to the same
+// mostMode returns the most open mode that a file with a password may have. A group may read a file of
+// root, as it may read a secret of a host (package fileguard): the service's user could not read it otherwise.
+func mostMode(info fs.FileInfo, me int) fs.FileMode {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid == 0 && me != 0 {
+		return 0o640
+	}
+	return 0o600
+}
+
+// slurp returns the content of a file and what the system says of it. Both belong to the same
 // file even if the path is replaced meanwhile, because the file is opened
 // once.
-func slurp(path string) ([]byte, fs.FileMode, error) {
+func slurp(path string) ([]byte, fs.FileInfo, error) {
 	// Opening a pipe without a writer would block.
 	if info, err := os.Stat(path); err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	} else if !info.Mode().IsRegular() {
-		return nil, 0, errors.New("not a regular file")
+		return nil, nil, errors.New("not a regular file")
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
 	if err == nil && len(text) > mostBytes {
 		err = errors.New("larger than 1 MB")
 	}
-	return text, info.Mode(), err
+	return text, info, err
 }
 
 // fileValues parses one level of keys: the top level or a profile.

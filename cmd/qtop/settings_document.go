@@ -37,7 +37,7 @@ An empty flag is an error, except CLEARS, where it takes the value of other sour
 and the name that is most likely meant; it also checks loops, the host id, handlers and refs of secrets, as a worker host does when it starts, and reads
 the files of the connection string and of secrets. Run it as the user who will run qtop: of a service ` + "`sudo -u qtop env XDG_CONFIG_HOME=/etc qtop --profile main config check`" + `.
 An unknown key is an error, never ignored. A file with a password must be readable by its owner
-alone (` + "`chmod 600`" + `).
+alone (` + "`chmod 600`" + `), or belong to root and be readable by a group, as that of the package (` + "`chmod 640`" + `).
 
 ` + "```yaml" + `
 refresh: 2s                          # for every profile

@@ -32,7 +32,7 @@ func Secret(path string, info fs.FileInfo) *Finding {
 		most = 0o640
 	}
 	if mode := info.Mode().Perm(); mode&^most&0o066 != 0 {
-		return &Finding{fmt.Sprintf("file %s has mode %04o, open to others than its owner", path, mode), "chmod 600 " + path, true}
+		return &Finding{fmt.Sprintf("file %s has mode %04o, open to others than its owner", path, mode), fmt.Sprintf("chmod %o %s", most, path), true}
 	}
 	return nil
 }
