@@ -4,6 +4,10 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+# What the builder has in the environment or in "go env -w" for own programs would change the bytes, or make
+# programs that older processors cannot run.
+export GOAMD64=v1 GOARM64=v8.0 GOFIPS140=off GOFLAGS=-trimpath
+
 rm -rf dist
 mkdir dist
 for target in ${QTOP_DIST:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64}; do
