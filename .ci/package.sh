@@ -105,6 +105,13 @@ packages() {
 	done
 }
 
+# same_bill: takes out of a bill of materials what another builder would have differently: the time, and the
+# checksums of the tool, in which are his processor and the folder of his modules.
+same_bill() {
+	sed "s/\"timestamp\": \"[^\"]*\"/\"timestamp\": \"$MTIME\"/
+		/^    \"tools\": \[/,/^    ]/ { /^        \"hashes\": \[/,/^        ]/d; }"
+}
+
 # A tool is built once and then called for each target.
 GOBIN=$work env -u GOOS -u GOARCH CGO_ENABLED=0 go install "$nfpm"
 GOBIN=$work env -u GOOS -u GOARCH CGO_ENABLED=0 go install "$cyclonedx"
@@ -114,7 +121,7 @@ for target in $targets; do
 	os=${target%/*} arch=${target#*/}
 	[ "$os" != linux ] || packages "$arch"
 	"$work/cyclonedx-gomod" bin -json -std -noserial -version "v$version" "dist/qtop-$os-$arch" 2>"$work/log" |
-		sed "s/\"timestamp\": \"[^\"]*\"/\"timestamp\": \"$MTIME\"/" >"dist/qtop-$version-$os-$arch.cdx.json"
+		same_bill >"dist/qtop-$version-$os-$arch.cdx.json"
 	[ -s "dist/qtop-$version-$os-$arch.cdx.json" ] || { cat "$work/log" >&2; exit 1; }
 done
 
