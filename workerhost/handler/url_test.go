@@ -4,6 +4,7 @@ package handler_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -101,6 +102,17 @@ func TestURLHidesItsTokens(t *testing.T) {
 	} {
 		_, text, _ := handler.Outcome(endpoint(t, address+path).Handle(t.Context(), job()))
 		require.Equal(t, "answered 404 Not Found: "+want, text, path)
+	}
+	for _, answer := range []string{"POST %s HTTP/1.1\r\n\r\n", "HTTP/1.1 404 No\r\nno route %s\r\n\r\n"} { // no HTTP: the error of net/http has the line
+		odd := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+			if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				_, _ = fmt.Fprintf(c, answer, r.RequestURI)
+				_ = c.Close()
+			}
+		})
+		code, text, _ := handler.Outcome(endpoint(t, odd+"/hooks/T0123ABCD/x?code=aB3dE1gH2jK3").Handle(t.Context(), job()))
+		require.Equal(t, "PROTOCOL_ERROR", code, text)
+		require.Contains(t, text, "/hooks/•••/x?code=•••")
 	}
 	for n := range 12 { // where the text is cut, no beginning of a token is left
 		long := receiver(t, func(w http.ResponseWriter, _ *http.Request) {

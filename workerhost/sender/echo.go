@@ -15,7 +15,7 @@ const leastOwn = 6
 // joined by . _ or - or as in orderCreated, with a short number at the end.
 var plainPart = regexp.MustCompile(`^(?:(?:[A-Z]?[a-z]{1,16}|[A-Z]{1,8})(?:[._-](?:[A-Z]?[a-z]{1,16}|[A-Z]{1,8})|[A-Z][a-z]{2,16}){0,4}[._-]?v?)?[0-9]{0,3}$`)
 
-// hideOwn returns an excerpt of at most maxExcerpt bytes without the parts of the request's own URL
+// hideOwn returns the text of a response, at most maxExcerpt bytes, without the parts of the request's own URL
 // that may be a token: receivers repeat the URL in their error pages.
 func hideOwn(excerpt, raw string) string {
 	if len(excerpt) < leastOwn {

@@ -168,7 +168,8 @@ func (s *Sender) Send(ctx context.Context, r Request) (res Result) {
 		defer s.transport.CloseIdleConnections()
 	}
 	if err != nil {
-		res.fail(classify(ctx, err))
+		code, detail := classify(ctx, err)
+		res.fail(code, hideOwn(detail, r.URL)) // of an answer that is not HTTP it has the first line, which may be the request
 		var known *failure
 		if errors.As(err, &known) {
 			res.Shortage = known.shortage
