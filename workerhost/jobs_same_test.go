@@ -6,12 +6,14 @@ package workerhost_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
@@ -201,7 +203,8 @@ func TestJobsOfTheSameProcessWhileItStops(t *testing.T) {
 	}
 }
 
-// A job whose insert waits for another open transaction delays no other job.
+// Jobs whose insert waits for another open transaction delay no other job, however many wait: the host and
+// jobs without a key have connections that they do not take.
 func TestJobsOfTheSameProcessBehindALock(t *testing.T) {
 	t.Parallel()
 	w := jobWorld(t, 100)
@@ -216,23 +219,38 @@ func TestJobsOfTheSameProcessBehindALock(t *testing.T) {
 	_, err = tx.Exec(t.Context(), "SELECT public.fn_job_enqueue($1, $2, $3, $4, p_idempotency_key => $5, p_scope => $6)",
 		job.Kind, job.Domain, job.Executor, string(job.Payload), job.IdempotencyKey, job.Scope)
 	require.NoError(t, err)
-	waits := make(chan error, 1)
-	go func() {
-		_, _, err := h.jobs.Enqueue(t.Context(), job)
-		waits <- err
-	}()
-	w.becomes(1, `SELECT count(*)::int FROM pg_locks JOIN pg_stat_activity USING (pid)
+	const callers = 4 * hostConns
+	made := make(chan error, callers)
+	for i := range callers {
+		go func() {
+			var err error
+			for again := true; again; { // after 10 s the server ends the wait
+				if i%2 == 0 {
+					_, _, err = h.jobs.Enqueue(t.Context(), job)
+				} else {
+					_, err = h.jobs.EnqueueMany(t.Context(), []enqueue.Job{job})
+				}
+				var pg *pgconn.PgError
+				again = errors.As(err, &pg) && pg.Code == "55P03"
+			}
+			made <- err
+		}()
+	}
+	w.becomes(hostConns/2, `SELECT count(*)::int FROM pg_locks JOIN pg_stat_activity USING (pid)
 		WHERE NOT granted AND locktype = 'transactionid' AND datname = current_database()`)
+	began := time.Now()
 	w.enqueue("step", 20)
 	w.becomes(20, jobsOf, "succeeded")
-	select {
-	case err := <-waits:
-		require.Fail(t, "it must wait", "%v", err)
-	default:
-	}
-	require.NoError(t, tx.Commit(t.Context()))
-	require.NoError(t, <-waits)
+	_, _, err = h.jobs.Enqueue(t.Context(), jobOf(2))
+	require.NoError(t, err)
 	w.becomes(21, jobsOf, "succeeded")
+	require.Less(t, time.Since(began), 9*time.Second, "as long as the others wait")
+	require.Empty(t, made, "they must wait")
+	require.NoError(t, tx.Commit(t.Context()))
+	for range callers {
+		require.NoError(t, <-made)
+	}
+	w.becomes(22, jobsOf, "succeeded")
 	require.NoError(t, h.stop())
 }
 

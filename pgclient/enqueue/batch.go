@@ -39,11 +39,16 @@ type enqueueResult struct {
 	err error
 }
 
-// put enqueues a job: at once if it has a key or no statement is in flight, otherwise together
+// put enqueues a job: alone if it has a key, at once if no statement is in flight, otherwise together
 // with other waiting jobs.
 func (g *batcher) put(ctx context.Context, job Job) (id string, created bool, err error) {
 	job = job.clone() // the caller may return, and change what its fields point to, before the job is sent
 	if job.IdempotencyKey != "" {
+		end, err := g.turn(ctx)
+		if err != nil {
+			return "", false, err
+		}
+		defer end()
 		return g.enqueue(ctx, job)
 	}
 	g.mu.Lock()

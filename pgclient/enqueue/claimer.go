@@ -1,9 +1,11 @@
 package enqueue
 
 import (
+	"context"
 	"sync"
 	"time"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/work"
 )
 
@@ -38,6 +40,18 @@ type sender struct {
 	claimer     Claimer
 	claimWithin time.Duration     // how long the claimer waits for the result of a claim
 	explain     func(error) error // names the role that a refused login lacks
+	turns       chan struct{}     // one value per call of turn that has not ended
+}
+
+// turn waits until a call may take a connection that may wait long: for a key that another transaction
+// has given, or for many jobs. The caller calls end when the connection is free.
+func (s *sender) turn(ctx context.Context) (end func(), err error) {
+	select {
+	case s.turns <- struct{}{}:
+		return func() { <-s.turns }, nil
+	case <-ctx.Done():
+		return nil, pgerror.Translate(ctx.Err())
+	}
 }
 
 func (s *sender) attach(t Claimer) {

@@ -61,13 +61,18 @@ type Producer struct {
 }
 
 // New returns a producer. It uses the connection pool of the client's worker host if there is
-// one, otherwise the pool for actions.
+// one, otherwise the pool for actions. Of the host's connections, jobs with an idempotency key and
+// EnqueueMany take half at most: they may wait for other transactions, and the host must not.
 func New(c *pgclient.Client) *Producer {
 	pool := c.Act()
+	turns := int(pool.Config().MaxConns)
 	if c.Work() != nil {
 		pool = c.Work()
+		turns = max(1, int(pool.Config().MaxConns)/2)
 	}
-	return &Producer{client: c, pool: pool, batch: &batcher{sender: &sender{Notifier: NewNotifier(pool), claimer: noClaimer{}, claimWithin: work.JobTimeout, explain: pool.Explain}}}
+	return &Producer{client: c, pool: pool, batch: &batcher{sender: &sender{
+		Notifier: NewNotifier(pool), claimer: noClaimer{}, claimWithin: work.JobTimeout, explain: pool.Explain, turns: make(chan struct{}, turns),
+	}}}
 }
 
 // MayHaveCommitted reports whether the jobs of a call that returned err may nevertheless be enqueued.
@@ -94,6 +99,11 @@ func (p *Producer) Enqueue(ctx context.Context, job Job) (id string, created boo
 func (p *Producer) EnqueueMany(ctx context.Context, jobs []Job) (Made, error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ActTimeout)
 	defer cancel()
+	end, err := p.batch.turn(ctx)
+	if err != nil {
+		return Made{}, err
+	}
+	defer end()
 	m, err := In(ctx, p.pool, jobs)
 	if err == nil || MayHaveCommitted(err) {
 		for _, domain := range domainsOf(jobs) {
