@@ -58,3 +58,28 @@ func TestOneHostPerClientAndExecutor(t *testing.T) {
 	require.NoError(t, first.Start("job_executor"), "the fifth has ended")
 	first.is("job_executor", "running")
 }
+
+// Run of one host may follow itself. Beside itself it is refused: neither would have loops once the other ends, and
+// the first would not return.
+func TestRunAgain(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 10)
+	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: w.dsn, WorkConns: hostConns})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	h, err := workerhost.New(client, workerhost.Options{ID: "again", Executor: "host", Loops: []string{"job_executor"}})
+	require.NoError(t, err)
+	for range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- h.Run(ctx) }()
+		eventually(t, func() bool { return h.Ready() == "" }, "it does not run")
+		beside, end := context.WithTimeout(t.Context(), patience)
+		require.EqualError(t, h.Run(beside), "Run of this host has not returned yet (host again): call it again when it has returned, or make another host with New")
+		require.NoError(t, beside.Err())
+		end()
+		require.Empty(t, h.Ready())
+		cancel()
+		require.NoError(t, <-done)
+	}
+}

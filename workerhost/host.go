@@ -70,6 +70,7 @@ type Host struct {
 	webhooks webhooks.Worker
 
 	background sync.WaitGroup
+	inRun      atomic.Bool // Run has not returned
 
 	ending    atomic.Pointer[time.Time]       // when the host began to end; nil before that
 	waits     atomic.Pointer[string]          // why its loops have not started yet; nil: it does not wait
@@ -134,8 +135,13 @@ func New(c *pgclient.Client, o Options) (*Host, error) {
 // the stop, with context.Cause(ctx) as the reason, and returns nil. A host without running loops has
 // no host row.
 // If another instance has the host id, Run waits: it fails when that instance records a further
-// heartbeat, and takes over the id of an instance that has crashed.
+// heartbeat, and takes over the id of an instance that has crashed. Run may be called again when it has
+// returned; before that, it fails.
 func (h *Host) Run(ctx context.Context) error {
+	if !h.inRun.CompareAndSwap(false, true) {
+		return queue.NewError(queue.KindFailed, "Run of this host has not returned yet", "host "+h.opts.ID, "call it again when it has returned, or make another host with New")
+	}
+	defer h.inRun.Store(false)
 	// The loops and the heartbeat continue after the end of ctx: the loops drain before they are
 	// cancelled, and a draining host is still alive.
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
