@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgpool"
@@ -19,6 +20,9 @@ import (
 
 // maxBatch is the largest number of jobs in one statement.
 const maxBatch = 1000
+
+// mostInVain is how long jobs that are sent one by one may wait in vain, all in a row together.
+const mostInVain = 1500 * time.Millisecond
 
 // batcher collects jobs without an idempotency key and sends them in batches. A job with a
 // key is sent alone, because its answer also says whether it was created.
@@ -92,19 +96,25 @@ func (g *batcher) next() {
 
 // send enqueues a batch and answers every caller. If the batch is refused, perhaps because of one job, its
 // jobs are sent one by one, so that each caller gets the answer for its own job, as long as the time of the batch
-// lasts. Any other error may have come after the commit: sending the batch again could create the jobs twice.
+// lasts. When some in a row have waited in vain, such as for a locked table, that is the answer to the rest too: each
+// would wait as long. Any other error may have come after the commit: sending the batch again could create the jobs twice.
 func (g *batcher) send(batch []*waitingJob) {
 	ctx, cancel := context.WithTimeout(context.Background(), pgpool.ActTimeout)
 	defer cancel()
 	ids, err := g.enqueueAll(ctx, batch)
 	alone := len(batch) == 1 || errors.Is(err, errRefused) || refusedForOne(err)
+	inVain, since := 0, time.Now() // how many in a row have failed alone for a cause that may pass, and when the first began
 	for i, w := range batch {
 		a := enqueueResult{err: pgerror.Translate(err)}
 		switch {
 		case alone && ctx.Err() != nil:
 			a.err = pgerror.Translate(ctx.Err())
-		case alone:
-			a.id, _, a.err = g.enqueue(ctx, w.job)
+		case alone && (inVain < 2 || time.Since(since) < mostInVain):
+			if a.id, _, a.err = g.enqueue(ctx, w.job); a.err != nil && pgerror.Retryable(a.err) {
+				inVain, err = inVain+1, a.err
+			} else {
+				inVain, since = 0, time.Now()
+			}
 		case err == nil:
 			a = enqueueResult{id: ids[i]}
 		}

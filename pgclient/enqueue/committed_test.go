@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
@@ -61,4 +64,74 @@ func TestPoolerAnswersForACommittedJob(t *testing.T) {
 		require.NoError(t, db.Conn(t, "").QueryRow(t.Context(), "SELECT count(*) FROM public.job_queue").Scan(&jobs))
 		require.Equal(t, made+2, jobs)
 	}
+}
+
+// While somebody has locked a table that an enqueue reads, it ends after a second. Callers whose jobs wait to be sent
+// together get the answer soon too, not after a second for each.
+func TestLockedTableOfManyCallers(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: db.DSN(pgtest.Login(t, db, "event_ingest_writer"))})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	p := enqueue.New(client)
+	job := enqueue.Job{Kind: "a", Domain: "work", Executor: "DOT"}
+	_, _, err = p.Enqueue(t.Context(), job)
+	require.NoError(t, err)
+	tx, err := db.Conn(t, "").Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE public.executor_producer IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	const callers = 30
+	made := make(chan error, callers)
+	began := time.Now()
+	for range callers {
+		go func() {
+			_, _, err := p.Enqueue(t.Context(), job)
+			made <- err
+		}()
+	}
+	for range callers {
+		err := <-made
+		require.ErrorContains(t, err, "SQLSTATE 55P03")
+		require.False(t, enqueue.MayHaveCommitted(err))
+	}
+	require.Less(t, time.Since(began), callers/2*time.Second)
+	require.NoError(t, tx.Rollback(t.Context()))
+	_, _, err = p.Enqueue(t.Context(), job)
+	require.NoError(t, err)
+}
+
+// One job of many that fails as if it had waited in vain, such as by a trigger of the site, keeps no other from being enqueued.
+func TestJobThatWaitsInVainBesideOthers(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: db.DSN(pgtest.Login(t, db, "event_ingest_writer"))})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	conn := db.Conn(t, "")
+	for _, sql := range []string{
+		"CREATE FUNCTION public.vain() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.payload ? 'vain' THEN RAISE 'no lock' USING ERRCODE = '55P03'; END IF; RETURN NEW; END $$",
+		"CREATE TRIGGER vain BEFORE INSERT ON public.job_queue FOR EACH ROW EXECUTE FUNCTION public.vain()",
+	} {
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	p := enqueue.New(client)
+	const callers = 60
+	var failed atomic.Int32
+	var all sync.WaitGroup
+	for n := range callers {
+		all.Go(func() {
+			job := enqueue.Job{Kind: "a", Domain: "work", Executor: "DOT"}
+			if n == callers/2 {
+				job.Payload = []byte(`{"vain": 1}`)
+			}
+			if _, _, err := p.Enqueue(t.Context(), job); err != nil {
+				failed.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 1, failed.Load())
 }
