@@ -51,6 +51,14 @@ func TestHandlerOfNoJobKindIsRefused(t *testing.T) {
 	}
 }
 
+// A host without an id is refused before it asks the database, which speaks of its own arguments.
+func TestHostWithoutAnIDIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"", " \n"} {
+		require.EqualError(t, Options{ID: id}.Check(), "the host has no id (host_id): give it one that no other host has, such as shop-1")
+	}
+}
+
 // pointed is a handler whose method needs its fields.
 type pointed struct{ err error }
 

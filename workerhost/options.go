@@ -19,7 +19,7 @@ import (
 
 // Options configures a Host.
 type Options struct {
-	ID          string        // the host_id; at most one live instance has it
+	ID          string        // the host_id, required; at most one live instance has it
 	Version     string        // of your program, for people: the console and qtop hosts show it
 	Loops       []string      // loops that Run starts; nil = all loops, empty = none
 	Concurrency int           // slots: webhook requests in flight, and also job handlers that run at once; default 64
@@ -55,7 +55,7 @@ type Options struct {
 // instance, in at most 200 characters.
 const mostID = 200 - 9
 
-// Check returns the error with which New refuses the options, without a client: the id is too long,
+// Check returns the error with which New refuses the options, without a client: the id is empty or too long,
 // a loop is unknown, or a handler is not allowed. The error joins all problems, each one line and a
 // *queue.Error of KindConfig.
 func (o Options) Check() error {
@@ -63,7 +63,9 @@ func (o Options) Check() error {
 	bad := func(what, where, do string) {
 		problems = append(problems, queue.NewError(queue.KindConfig, what, where, do))
 	}
-	if n := utf8.RuneCountInString(o.ID); n > mostID {
+	if strings.TrimSpace(o.ID) == "" {
+		bad("the host has no id", "host_id", "give it one that no other host has, such as shop-1")
+	} else if n := utf8.RuneCountInString(o.ID); n > mostID {
 		bad(fmt.Sprintf("the host id has %d characters", n), "host_id", fmt.Sprintf("use at most %d", mostID))
 	}
 	for _, name := range o.Loops {
