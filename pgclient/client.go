@@ -12,7 +12,7 @@
 //
 // Rights are those of the login, and the database decides them: [Client.Snapshot] and
 // [Client.List] need queue_viewer, enqueueing needs event_ingest_writer, a worker host
-// dot_executor (and for webhooks the other roles of hosts: docs/security.md). A missing right
+// dot_executor (and for webhooks webhook_worker too: docs/workers.md). A missing right
 // is an error that names what is missing; a snapshot leaves out what the login may not read and
 // names that in its field Missing.
 //

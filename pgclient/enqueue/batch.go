@@ -7,6 +7,7 @@ package enqueue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,6 +47,9 @@ type enqueueResult struct {
 // put enqueues a job: alone if it has a key, at once if no statement is in flight, otherwise together
 // with other waiting jobs.
 func (g *batcher) put(ctx context.Context, job Job) (id string, created bool, err error) {
+	if len(job.Payload) > 0 && !json.Valid(job.Payload) { // the server would quote a part of it in its log
+		return "", false, queue.NewError(queue.KindUsage, "the payload is not JSON", "", "nothing was enqueued; make it with json.Marshal")
+	}
 	job = job.clone() // the caller may return, and change what its fields point to, before the job is sent
 	if job.IdempotencyKey != "" {
 		end, err := g.turn(ctx)

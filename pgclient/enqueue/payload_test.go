@@ -5,11 +5,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/pgtest"
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // json.Marshal of a nil map or pointer is null. It means {} in each way to enqueue: alone, with others
@@ -60,4 +62,12 @@ func TestPayloadNull(t *testing.T) {
 		require.ErrorContains(t, err, "p_jobs[0].payload", "%q", payload)
 		require.False(t, enqueue.MayHaveCommitted(err), "%v", err)
 	}
+	// The server, which would quote it in an error and in its log, gets no text that is not JSON.
+	_, _, err = p.Enqueue(t.Context(), job(`{"note": "hunter2`))
+	require.EqualError(t, err, "the payload is not JSON: nothing was enqueued; make it with json.Marshal")
+	require.Equal(t, queue.KindUsage, queue.KindOf(err))
+	var refused *pgconn.PgError
+	_, err = client.Act().Exec(t.Context(), "SELECT public.fn_job_enqueue('k', 'shop', 'DOT', $1::text::jsonb)", `{"note": "hunter2`)
+	require.ErrorAs(t, err, &refused)
+	require.Contains(t, refused.Where, "hunter2", "docs/producers.md warns of it")
 }
