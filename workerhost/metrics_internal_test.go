@@ -3,6 +3,7 @@ package workerhost
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -100,6 +101,23 @@ func TestReadyzIsSafeToPrint(t *testing.T) {
 		require.Equal(t, queue.Clean(raw).String(), said)
 		require.NotContains(t, said, "\n")
 		require.NotContains(t, said, "\x1b")
+	}
+}
+
+// A client that stops in the middle of a request, of its header or of its body, keeps no connection of the host.
+func TestMetricsOfAClientThatStops(t *testing.T) {
+	t.Parallel()
+	addr, err := idleHost(t).ServeMetrics(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	for _, half := range []string{"GET /healthz HTTP/1.1\r\nHost:", "POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc"} {
+		c, err := net.Dial("tcp", addr.String())
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+		_, err = io.WriteString(c, half)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, c)
+		require.NoError(t, err, "it is not closed: %s", half)
 	}
 }
 
