@@ -101,3 +101,27 @@ func TestLockedRowsHoldUpNoOtherRenewal(t *testing.T) {
 	w.becomes(unlocked, succeeded)
 	require.Equal(t, 3*perLease, s.count())
 }
+
+// A heartbeat of the executor that waits for a locked row keeps one connection of the host, and each that is due
+// meanwhile no other.
+func TestLockedHeartbeatKeepsOneConnection(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 10) // the executor's heartbeat is due each second
+	s := &seen{}
+	w.jobs(workerhost.Options{}, map[string]handler.Handler{"work": s})
+	tx, err := w.admin.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	_, err = tx.Exec(t.Context(), "SELECT FROM public.queue_heartbeat WHERE executor_id = 'host' FOR UPDATE")
+	require.NoError(t, err)
+	const waiting = `SELECT count(*)::int FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%fn_queue_heartbeat_write%'`
+	w.becomes(1, waiting)
+	for began := time.Now(); time.Since(began) < 3500*time.Millisecond; time.Sleep(50 * time.Millisecond) {
+		require.LessOrEqual(t, w.int(waiting), 1)
+	}
+	w.enqueue("work", 3)
+	w.becomes(3, jobsOf, "succeeded")
+	require.NoError(t, tx.Rollback(t.Context()))
+	w.becomes(0, waiting)
+}

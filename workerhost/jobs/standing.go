@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/qtop/qtop/pgclient/queue"
@@ -35,6 +36,7 @@ type standing struct {
 	askAt             time.Time // when to ask the database again
 	heartbeatAt       time.Time
 	heartbeatInterval time.Duration // 0 = the executor sends no heartbeat
+	beating           atomic.Bool   // a heartbeat is being sent: a second one would wait with it, each on a connection
 	worked            int64         // jobs that had ended at the last heartbeat
 	workedAt          time.Time
 }
@@ -105,7 +107,7 @@ func advice(refusal, executor string) string {
 
 // heartbeat sends a heartbeat in the background, when that is due.
 func (s *standing) heartbeat(ctx context.Context) {
-	if s.heartbeatInterval == 0 || time.Since(s.heartbeatAt) < s.heartbeatInterval {
+	if s.heartbeatInterval == 0 || time.Since(s.heartbeatAt) < s.heartbeatInterval || !s.beating.CompareAndSwap(false, true) {
 		return
 	}
 	s.heartbeatAt = time.Now()
@@ -115,6 +117,7 @@ func (s *standing) heartbeat(ctx context.Context) {
 		b.State = "working"
 	}
 	s.background.Go(func() {
+		defer s.beating.Store(false)
 		refusal, err := s.Client.ExecutorHeartbeat(ctx, s.ID, s.Worker, b)
 		if err != nil && ctx.Err() == nil {
 			s.l.Log.Warn("could not record the heartbeat of the executor", "executor", s.ID, "error", err.Error())
