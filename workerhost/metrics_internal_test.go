@@ -52,7 +52,7 @@ func TestHandlerOfNoJobKindIsRefused(t *testing.T) {
 	}
 }
 
-// A host without an id is refused before it asks the database, which speaks of its own arguments.
+// A host without an id is refused before it asks the database, whose error names arguments of SQL.
 func TestHostWithoutAnIDIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"", " \n"} {
