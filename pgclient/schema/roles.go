@@ -255,9 +255,9 @@ func (in *installer) admitRoles(ctx context.Context, from int32) error {
 	return nil
 }
 
-// admitSchema refuses a login that may not let roles use the schema public. The owner of a database may,
-// unless the schema belongs to another role, as in databases from before PostgreSQL 15. No right to grant is
-// needed where an earlier run has granted it to the role that owns qtop's objects, or where everybody may create.
+// admitSchema refuses an owner of the database who may not let roles use the schema public, because that belongs
+// to another role, as in databases from before PostgreSQL 15. No right to grant is needed where an earlier run
+// has granted it to the role that owns qtop's objects, or where everybody may create.
 func (in *installer) admitSchema(ctx context.Context) error {
 	var may bool
 	var who, schemaOwner, remedy string
@@ -268,14 +268,15 @@ func (in *installer) admitSchema(ctx context.Context) error {
 					WHERE has_schema_privilege(r.name, n.oid, 'USAGE') AND has_schema_privilege(r.name, n.oid, 'CREATE')),
 			quote_ident(current_user), quote_ident(o.rolname),
 			CASE o.rolname WHEN 'pg_database_owner' THEN quote_ident(current_user) ELSE 'pg_database_owner' END
-		FROM pg_namespace n JOIN pg_roles o ON o.oid = n.nspowner WHERE n.nspname = 'public'`, owner).Scan(&may, &who, &schemaOwner, &remedy)
+		FROM pg_namespace n JOIN pg_roles o ON o.oid = n.nspowner JOIN pg_database d ON d.datname = current_database()
+		WHERE n.nspname = 'public' AND pg_has_role(d.datdba, 'MEMBER')`, owner).Scan(&may, &who, &schemaOwner, &remedy)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && may {
-		return nil // without a schema public, a later step says what to do
+		return nil // without a schema public, or not as the owner of the database: a later step says what to do
 	}
 	if err != nil {
 		return err
 	}
-	return refuse(fmt.Sprintf("the schema public belongs to %s, and %s may not grant rights on it", schemaOwner, who), "schema public",
+	return queue.NewError(queue.KindPermission, fmt.Sprintf("the schema public belongs to %s, and %s may not grant rights on it", schemaOwner, who), "schema public",
 		"nothing was changed; as a superuser run ALTER SCHEMA public OWNER TO "+remedy+" in this database; then run migrate up again")
 }
 
