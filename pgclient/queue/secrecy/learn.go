@@ -190,8 +190,11 @@ func (k *Keeper) learnParameters(v string) {
 		}
 	}
 	for _, p := range all {
-		if !plain(p) {
+		switch {
+		case !plain(p):
 			k.Know(p...)
+		case secretName.MatchString(p[1]): // a blank or a quote before the name of a secret is lost
+			k.Know(p[1])
 		}
 	}
 }
@@ -228,13 +231,15 @@ func endOf(s, stops string) int {
 // learnURL adds the text between the first colon after :// and the last @. Without an @, it adds
 // the text in the position of the port if that is not a number.
 func (k *Keeper) learnURL(v string) {
-	_, rest, ok := strings.Cut(v, "://")
-	if !ok { // USER:PASSWORD@HOST without a scheme
+	scheme, rest, ok := strings.Cut(v, "://")
+	if !ok || strings.Contains(scheme, ":") { // USER:PASSWORD@HOST without a scheme
 		if m := bareUser.FindStringSubmatch(v); m != nil {
 			k.Know(m[1])
 		} else if m := badScheme.FindStringSubmatch(v); m != nil && !hasPlainPair(v) {
 			k.Know(m[1])
 		}
+	}
+	if !ok {
 		return
 	}
 	at := strings.LastIndexByte(rest, '@')
