@@ -61,20 +61,6 @@ func (c *Client) snapshot(ctx context.Context, maxAge time.Duration) (queue.Snap
 	return s, err
 }
 
-// Nearest returns the id of a kind (see queue.Snapshot.IDs) that a misspelt one most likely means;
-// "" if none is near, or if the snapshot cannot be read.
-func (c *Client) Nearest(ctx context.Context, of, typed string) string {
-	s, err := c.Snapshot(ctx, time.Minute) // names rarely change
-	if err != nil {
-		return ""
-	}
-	var names []string
-	for _, x := range s.IDs(of) {
-		names = append(names, x.ID)
-	}
-	return queue.Nearest(typed, names)
-}
-
 // SnapshotAt reads a stored snapshot: for steps = 0 the last one at or before the time, for -n the
 // n-th before that one (or the oldest), for n the n-th after it. If there is none, the result is an
 // empty snapshot. first is the time of the oldest stored snapshot, zero if there is none.

@@ -235,42 +235,8 @@ func refuse(p *queue.Plan, rule, why string) error {
 // of is the kind of ids as in queue.Targets.Of. It returns "" if none is similar or the login may
 // not read the ids.
 func (c *Planner) meant(ctx context.Context, of, typed string) string {
-	near := ""
-	if ids, ok := listedIDs[of]; ok {
-		p, err := c.client.List(ctx, queue.Query{Kind: ids.kind})
-		if err != nil {
-			return ""
-		}
-		near = queue.Nearest(typed, ids.of(p))
-	} else {
-		near = c.client.Nearest(ctx, of, typed)
-	}
+	near := c.client.Nearest(ctx, of, typed)
 	return queue.Choose(near == "", "", "; did you mean "+near+"?")
-}
-
-// listedIDs has the kinds of ids that are in a list, and not in the snapshot.
-var listedIDs = map[string]struct {
-	kind queue.ListKind
-	of   func(queue.Page) []string
-}{
-	"consumer": {queue.ListConsumers, func(p queue.Page) (ids []string) {
-		for _, x := range queue.Of[[]queue.Consumer](p) {
-			ids = append(ids, x.ID.String())
-		}
-		return ids
-	}},
-	"domain": {queue.ListRoutes, func(p queue.Page) (ids []string) {
-		for _, x := range queue.Of[[]queue.Route](p) {
-			ids = append(ids, x.Domain.String())
-		}
-		return ids
-	}},
-	"event type": {queue.ListEventTypes, func(p queue.Page) (ids []string) {
-		for _, x := range queue.Of[[]queue.EventType](p) {
-			ids = append(ids, x.Domain.String()+"/"+x.EventType.String())
-		}
-		return ids
-	}},
 }
 
 // refuseNamed refuses a plan with the answer to its first target. If there is no such row, the reason
