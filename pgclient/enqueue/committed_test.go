@@ -66,17 +66,24 @@ func TestPoolerAnswersForACommittedJob(t *testing.T) {
 	}
 }
 
+// producerClient returns a client with the rights of a producer.
+func producerClient(t *testing.T, db *pgtest.DB) *pgclient.Client {
+	t.Helper()
+	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: db.DSN(pgtest.Login(t, db, "event_ingest_writer"))})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
 // While somebody has locked a table that an enqueue reads, it ends after a second. Callers whose jobs wait to be sent
 // together get the answer soon too, not after a second for each.
 func TestLockedTableOfManyCallers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: db.DSN(pgtest.Login(t, db, "event_ingest_writer"))})
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
+	client := producerClient(t, db)
 	p := enqueue.New(client)
 	job := enqueue.Job{Kind: "a", Domain: "work", Executor: "DOT"}
-	_, _, err = p.Enqueue(t.Context(), job)
+	_, _, err := p.Enqueue(t.Context(), job)
 	require.NoError(t, err)
 	tx, err := db.Conn(t, "").Begin(t.Context())
 	require.NoError(t, err)
@@ -106,9 +113,7 @@ func TestLockedTableOfManyCallers(t *testing.T) {
 func TestJobThatWaitsInVainBesideOthers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: db.DSN(pgtest.Login(t, db, "event_ingest_writer"))})
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
+	client := producerClient(t, db)
 	conn := db.Conn(t, "")
 	for _, sql := range []string{
 		"CREATE FUNCTION public.vain() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.payload ? 'vain' THEN RAISE 'no lock' USING ERRCODE = '55P03'; END IF; RETURN NEW; END $$",

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/enqueue"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -19,15 +18,13 @@ import (
 func TestPayloadNull(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: db.DSN(pgtest.Login(t, db, "event_ingest_writer"))})
-	require.NoError(t, err)
-	defer client.Close()
+	client := producerClient(t, db)
 	p := enqueue.New(client)
 	job := func(payload string) enqueue.Job {
 		return enqueue.Job{Kind: "k", Domain: "shop", Executor: "DOT", Payload: json.RawMessage(payload)}
 	}
 	for _, payload := range []string{"", "null", " null\n"} {
-		_, _, err = p.Enqueue(t.Context(), job(payload))
+		_, _, err := p.Enqueue(t.Context(), job(payload))
 		require.NoError(t, err, "%q", payload)
 	}
 	keyed := job("null")

@@ -118,8 +118,7 @@ func (k *Keeper) learnServices(path string) {
 var (
 	secretName = regexp.MustCompile(`(?i)(?:pass\w{0,8}|oauth_client_secret)"?'?\s*[=:]\s*`)
 	bareUser   = regexp.MustCompile(`^[^\s:=]*:([^\s].*)@`)
-	badScheme  = regexp.MustCompile(`(?is)^[^:]*(?:post|gres)[^:]*:(.*)@`) // of a URL, misspelt so that it looks like a parameter
-	lostURL    = regexp.MustCompile(`(?i)^postgres[^\s]*[@=]`)
+	lostURL    = regexp.MustCompile(`(?is)^(?:[^:]{0,2}post|[^:]{0,7}gres)[^:]{0,24}:.*[@=]`)
 	assignment = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*'?([^&\s]+)`)
 	serviceIn  = regexp.MustCompile(`(?i)(?:^|[\s?&])(servicefile|passfile)\s*=\s*'?([^\s&']+)`)
 )
@@ -128,7 +127,7 @@ var (
 func (k *Keeper) LearnValue(v string) {
 	k.learnURL(v)
 	k.learnParameters(v)
-	if lostURL.MatchString(v) && !strings.Contains(v, "://") { // nobody can say which part is the password
+	if lostURL.MatchString(v) && !strings.Contains(v, "://") && !hasPlainPair(v) { // nobody can say which part is the password
 		k.Know(v)
 	}
 	// If the value cannot be parsed with certainty, the password may reach to the end of the value.
@@ -234,8 +233,6 @@ func (k *Keeper) learnURL(v string) {
 	scheme, rest, ok := strings.Cut(v, "://")
 	if !ok || strings.Contains(scheme, ":") { // USER:PASSWORD@HOST without a scheme
 		if m := bareUser.FindStringSubmatch(v); m != nil {
-			k.Know(m[1])
-		} else if m := badScheme.FindStringSubmatch(v); m != nil && !hasPlainPair(v) {
 			k.Know(m[1])
 		}
 	}

@@ -77,7 +77,7 @@ func TestLearn(t *testing.T) {
 		write(".pgpass", "*:*:*:*:Canary1234")
 		var k secrecy.Keeper
 		k.Learn(append(environ, "REASON=bypass: state=Failed queue=default", "JAVA_TOOL_OPTIONS=-Dspring.profiles.active=production -DtrustStorePassword=x",
-			"CI_COMMIT_MESSAGE=checks passed: kind=mail domain=orders", "PG=host=postgres.example:5432 user=profile@queue dbname=work", "ConnectionStrings__Db=Server=db.example;Database=jobs;User Id=u;Password=Zk7"))
+			"CI_COMMIT_MESSAGE=checks passed: kind=mail domain=orders", "NOTE=The postgres server: host profile@work", "PG=host=postgres.example:5432 user=profile@queue dbname=work", "ConnectionStrings__Db=Server=db.example;Database=jobs;User Id=u;Password=Zk7"))
 		require.NotContains(t, k.Mask("said Canary1234 again"), "Canary", name)
 		for _, harmless := range []string{"host h, user u", "queue work, state, profile production, kind mail", "Server and Database jobs"} {
 			require.Equal(t, harmless, k.Mask(harmless), name)
