@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // oldSnapshot holds a snapshot to the end of the test, so that PostgreSQL keeps all dead rows.
@@ -29,7 +31,7 @@ func (c *core) buffers(sql string) (n int) {
 	defer func() { _ = probe.Rollback(context.Background()) }()
 	_, err := probe.Exec(c.t.Context(), "SAVEPOINT again")
 	require.NoError(c.t, err)
-	for range 2 { // the first one also reads the catalogue
+	for i := range 4 { // the first one also reads the catalogue, as does one before which others changed theirs
 		_, err := probe.Exec(c.t.Context(), "ROLLBACK TO again")
 		require.NoError(c.t, err)
 		var raw []byte
@@ -41,7 +43,8 @@ func (c *core) buffers(sql string) (n int) {
 			}
 		}
 		require.NoError(c.t, json.Unmarshal(raw, &plan))
-		n = plan[0].Plan.Hit + plan[0].Plan.Read
+		read := plan[0].Plan.Hit + plan[0].Plan.Read
+		n = queue.Choose(i == 0, read, min(n, read))
 	}
 	return n
 }
