@@ -132,9 +132,9 @@ func TestCursorFollowsIDs(t *testing.T) {
 			s.snap.Executors = left
 		})
 		c.rest(2 * time.Second)
-		c.sees("the row under the cursor is gone")
+		c.sees("the cursor's row is gone")
 		c.press("A")
-		c.sees("the row under the cursor is gone; move to another")
+		c.sees("the cursor's row is gone; move to another")
 		require.Zero(t, c.overlays(), "a vanished target disarms")
 		c.press("g", "g", "j", "A")
 		require.Equal(t, 1, c.overlays())

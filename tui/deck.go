@@ -169,8 +169,7 @@ func (m *deck) settle() {
 // the rows is loaded, they may have left that part.
 func (m *deck) pruneSelection(l *level) {
 	if lost := l.grid.prune(); lost > 0 && !l.grid.all {
-		partly, hidden := l.list.partly() || l.grid.src.Second.AtLeast > 0, l.list.queried() && l.grid.text != ""
-		gone := "gone"
+		gone, partly, hidden := "gone", l.partly(), l.filtered()
 		switch {
 		case partly && hidden:
 			gone = "gone, hidden or not loaded now"
@@ -311,7 +310,7 @@ func (m *deck) crumbs(p *pane) string {
 }
 
 // leastCrumbs is how many cells of the titles of the open levels stay beside the number of rows.
-// Where the line also says that the row under the cursor is gone, and has no room for so many,
+// Where the line also says what became of the row under the cursor, and has no room for so many,
 // there are no titles.
 const leastCrumbs = 20
 
@@ -352,7 +351,7 @@ func (m *deck) position() string {
 			parts = append(parts, "filter "+l.grid.text)
 		}
 		rest := strings.Join(parts, dot)
-		gone := queue.Choose(l.grid.gone && len(l.grid.order) > 0, "the row under the cursor is gone"+dot, "")
+		gone := queue.Choose(l.cursorLost(), l.lostRow()+dot, "")
 		room := m.size.W - 2 - cells(gone+dot+rest)
 		if gone != "" && room < leastCrumbs {
 			return gone + rest

@@ -243,7 +243,7 @@ func TestEscInAFilterKeepsTheLoadedRows(t *testing.T) {
 				c.rest(time.Minute)
 				require.Equal(t, was, subject())
 				require.Equal(t, rows, loaded())
-				c.seesNot("the row under the cursor is gone")
+				c.seesNot("the cursor's row is")
 			}
 			still()
 			c.press("/")

@@ -103,7 +103,7 @@ func TestAFollowedRowThatIsGone(t *testing.T) {
 			})
 			c.press(map[queue.PaneID]string{queue.PaneDead: "R", queue.PaneAlerts: "A"}[pane])
 			require.Zero(t, c.overlays())
-			c.sees(moveFirst)
+			c.sees("the cursor's row is gone; move to another row first")
 		}
 		require.Empty(t, s.asked())
 	})

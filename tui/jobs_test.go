@@ -327,7 +327,7 @@ func TestTwoTablesStayInPlace(t *testing.T) {
 		s.set(func(s *fakeStore) { s.snap.JobLeases = s.snap.JobLeases[1:] })
 		c.rest(3 * time.Second)
 		c.press("L")
-		c.sees("the row under the cursor is gone; move to another")
+		c.sees("the cursor's row is gone; move to another")
 		require.Zero(t, c.overlays(), "a vanished target disarms")
 	})
 }

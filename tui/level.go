@@ -235,18 +235,39 @@ func (l *level) subject() string {
 	return ""
 }
 
-const moveFirst = "the row under the cursor is gone; move to another row first"
+// partly reports whether only a part of the rows of a table is loaded.
+func (l *level) partly() bool { return l.list.partly() || l.grid.src.Second.AtLeast > 0 }
+
+// filtered reports whether the database filters the rows of a table.
+func (l *level) filtered() bool { return l.list.queried() && l.grid.text != "" }
+
+// cursorLost reports whether the table has rows, but not the one that the operator moved the cursor to.
+func (l *level) cursorLost() bool { return l.table != nil && l.grid.gone && len(l.grid.order) > 0 }
+
+// lostRow says what became of the row under the cursor. It may exist, but not in the filter or in the
+// loaded part.
+func (l *level) lostRow() string {
+	const row = "the cursor's row is " // short, for the line has the number of selected rows too
+	switch {
+	case l.filtered():
+		return row + "not listed"
+	case l.partly():
+		return row + "not loaded"
+	}
+	return row + "gone"
+}
+
+func (l *level) moveFirst() string { return l.lostRow() + "; move to another row first" }
 
 // scrollTo scrolls a page so that line is the first visible one, but not past
 // the end of the page. h is the height of the window in lines.
 func (l *level) scrollTo(line, h int) { l.offset = min(max(line, 0), max(len(l.built.Lines)-h, 0)) }
 
 // noRow returns the reason why an action has no target: that the row under the
-// cursor is gone (moveFirst), else the text otherwise.
+// cursor is no longer there, else the text otherwise.
 func (at scene) noRow(otherwise string) string {
-	switch l := at.level; {
-	case l.table != nil && l.grid.gone && len(l.grid.order) > 0, l.vanished():
-		return moveFirst
+	if l := at.level; l.cursorLost() || l.vanished() {
+		return l.moveFirst()
 	}
 	return otherwise
 }

@@ -117,7 +117,7 @@ func (m *deck) selectKey(k string) tea.Cmd {
 		return nil
 	}
 	if g.gone && k != "ctrl+a" {
-		m.warn(moveFirst)
+		m.warn(m.pane().top().moveFirst())
 		return nil
 	}
 	switch k {

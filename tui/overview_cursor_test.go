@@ -79,7 +79,7 @@ func TestTheOverviewLosesTheRowOfItsCursor(t *testing.T) {
 	lose()
 	require.False(t, l.armed)
 	require.True(t, dim())
-	require.Equal(t, moveFirst, m.scene().noRow(""))
+	require.Equal(t, "the cursor's row is gone; move to another row first", m.scene().noRow(""))
 	m.keys("k")
 	require.True(t, l.armed)
 	require.False(t, dim())
