@@ -1,11 +1,16 @@
 package workerhost_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/workerhost"
+	"github.com/qtop/qtop/workerhost/handler"
 )
 
 // When the server's clock is set back, the host ends a tick that goes on waiting, which no timeout of
@@ -34,4 +39,25 @@ func TestTickEndsAfterTheClockWasSetBack(t *testing.T) {
 		return strings.Contains(h.status("lease_reaper").LastErr.String(), "the server's clock was set back")
 	}, "the tick goes on waiting")
 	eventually(t, slow, "no tick follows")
+}
+
+// While more ticks than a host has connections wait for a lock, the host goes on with its jobs.
+func TestTicksThatWaitLeaveConnections(t *testing.T) {
+	t.Parallel()
+	w := jobWorld(t, 100)
+	w.exec(`CREATE OR REPLACE FUNCTION public.fn_queue_tick_request(p_worker_name text, p_source text DEFAULT 'external') RETURNS jsonb LANGUAGE plpgsql SECURITY DEFINER AS
+		'BEGIN PERFORM pg_sleep(3600); END'`)
+	runHostOn(t, pgclient.Options{DSN: w.dsn, WorkConns: 4, Actor: "test"}, workerhost.Options{
+		Loops:    []string{"job_executor", "lease_reaper", "job_queue_default", "counter_compactor", "retention_sweep"},
+		Grace:    time.Second,
+		Handlers: map[string]handler.Handler{"work": handler.Func(func(context.Context, handler.Job) error { return nil })},
+	})
+	const waiting = "SELECT string_agg(pid::text, ' ' ORDER BY pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
+	eventually(t, func() bool { return len(strings.Fields(w.text(waiting))) == 3 }, "the ticks do not take 3 of 4 connections")
+	before := w.text(waiting)
+	for n := 1; n <= 5; n++ {
+		w.enqueue("work", n) // one more: the others have the keys of those before
+		w.becomes(n, jobsOf, "succeeded")
+	}
+	require.Equal(t, before, w.text(waiting), "the jobs waited until a tick ended")
 }

@@ -1,7 +1,7 @@
 // Package work has the database calls of a worker host. Start with [New]; a [Client] can:
 //
 //   - register a host and send its heartbeats (HostRegister, HostHeartbeat, HostStop);
-//   - request a run of a tick worker (Tick);
+//   - request a run of a tick worker (Tick), and record the heartbeat of the webhook worker (WebhookHeartbeat);
 //   - claim, start, renew, acknowledge, fail and release jobs of the queue (Job…);
 //   - claim, renew, report and release webhook jobs (…Webhooks).
 //
@@ -23,12 +23,18 @@ import (
 
 // Client calls the functions of the schema for a worker host.
 type Client struct {
-	pool *pgpool.Pool
-	tag  func() string
+	pool  *pgpool.Pool
+	tag   func() string
+	ticks chan struct{} // one value per call of Tick that has a connection, or waits for one
 }
 
-// New returns a client that uses the worker host's pool: see pgclient.Options.WorkConns.
-func New(c *pgclient.Client) *Client { return &Client{c.Work(), c.SessionTag} }
+// New returns a client that uses the worker host's pool: see pgclient.Options.WorkConns, which must
+// not be 0. Ticks leave a quarter of its connections, and at least one of several, to the rest of
+// the host: a tick may wait for a locked table for as long as statement_timeout allows.
+func New(c *pgclient.Client) *Client {
+	conns := int(c.Work().Config().MaxConns)
+	return &Client{c.Work(), c.SessionTag, make(chan struct{}, max(1, conns-max(1, conns/4)))}
+}
 
 // call runs a jsonb function on the work pool and returns its refusal, if any.
 func (c *Client) call(ctx context.Context, sql string, args ...any) (string, error) {

@@ -75,10 +75,27 @@ func (t TickResult) Work() int64 {
 // too long, the server stops it, records the rows that it was processing, and commits.
 const tickGrace = 15 * time.Second
 
-// Tick requests one run of a tick worker.
+// Tick requests one run of a tick worker. While others have all connections that ticks may have
+// (see New), it waits.
 func (c *Client) Tick(ctx context.Context, worker, source string) (TickResult, error) {
+	select {
+	case c.ticks <- struct{}{}:
+		defer func() { <-c.ticks }()
+	case <-ctx.Done():
+		return TickResult{}, pgerror.Translate(ctx.Err())
+	}
 	ctx, cancel := context.WithTimeout(ctx, pgpool.WorkTimeout+tickGrace)
 	defer cancel()
+	return c.tick(ctx, worker, source)
+}
+
+// WebhookHeartbeat records the heartbeat of the webhook worker, which is a tick that does nothing else.
+// It waits for no other tick; ctx limits its time.
+func (c *Client) WebhookHeartbeat(ctx context.Context, worker string) (TickResult, error) {
+	return c.tick(ctx, worker, "external")
+}
+
+func (c *Client) tick(ctx context.Context, worker, source string) (TickResult, error) {
 	var raw []byte
 	err := c.pool.QueryRow(ctx, "SELECT public.fn_queue_tick_request($1::text, $2::text)", worker, source).Scan(&raw)
 	if err != nil {

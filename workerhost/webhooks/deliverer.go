@@ -173,7 +173,7 @@ func (d *deliverer) tick(ctx context.Context, every time.Duration) {
 	// A database connection that hangs must not delay claims and renewals for long.
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	res, err := d.Client.Tick(ctx, d.l.Name, "external")
+	res, err := d.Client.WebhookHeartbeat(ctx, d.l.Name)
 	switch {
 	case err != nil && !errors.Is(ctx.Err(), context.Canceled):
 		d.l.RecordError(err)
