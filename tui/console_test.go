@@ -104,6 +104,36 @@ func TestEscNeverQuits(t *testing.T) {
 	})
 }
 
+// A row that leaves the filter is not gone.
+func TestCursorOfARowThatLeavesTheFilter(t *testing.T) {
+	s := newStore()
+	for i := range s.snap.Executors {
+		s.snap.Executors[i].Kind = queue.Clean("cron")
+	}
+	run(t, setup{store: s}, func(c *console) {
+		c.press("4", "/")
+		c.typing("kind:cron")
+		c.press("enter", "j")
+		c.rest(time.Second)
+		was := ""
+		c.model(func(m *root) { was = m.scene().subject() })
+		require.NotEmpty(t, was)
+		s.set(func(s *fakeStore) {
+			s.snap.Executors = slices.Clone(s.snap.Executors)
+			for i, x := range s.snap.Executors {
+				if x.ID.String() == was {
+					s.snap.Executors[i].Kind = queue.Clean("external_worker")
+				}
+			}
+		})
+		c.rest(2 * time.Second)
+		c.sees("the cursor's row is not listed")
+		c.press("A")
+		c.sees("the cursor's row is not listed; move to another")
+		require.Zero(t, c.overlays())
+	})
+}
+
 func TestCursorFollowsIDs(t *testing.T) {
 	s := newStore()
 	run(t, setup{store: s}, func(c *console) {

@@ -169,7 +169,7 @@ func (m *deck) settle() {
 // the rows is loaded, they may have left that part.
 func (m *deck) pruneSelection(l *level) {
 	if lost := l.grid.prune(); lost > 0 && !l.grid.all {
-		gone, partly, hidden := "gone", l.partly(), l.filtered()
+		gone, partly, hidden := "gone", l.partly(), l.list.queried() && l.grid.text != ""
 		switch {
 		case partly && hidden:
 			gone = "gone, hidden or not loaded now"

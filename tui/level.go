@@ -238,9 +238,6 @@ func (l *level) subject() string {
 // partly reports whether only a part of the rows of a table is loaded.
 func (l *level) partly() bool { return l.list.partly() || l.grid.src.Second.AtLeast > 0 }
 
-// filtered reports whether the database filters the rows of a table.
-func (l *level) filtered() bool { return l.list.queried() && l.grid.text != "" }
-
 // cursorLost reports whether the table has rows, but not the one that the operator moved the cursor to.
 func (l *level) cursorLost() bool { return l.table != nil && l.grid.gone && len(l.grid.order) > 0 }
 
@@ -249,7 +246,7 @@ func (l *level) cursorLost() bool { return l.table != nil && l.grid.gone && len(
 func (l *level) lostRow() string {
 	const row = "the cursor's row is " // short, for the line has the number of selected rows too
 	switch {
-	case l.filtered():
+	case l.grid.text != "":
 		return row + "not listed"
 	case l.partly():
 		return row + "not loaded"
