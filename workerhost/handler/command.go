@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,11 +125,6 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 	if err != nil {
 		return err
 	}
-	// The parent-death signal is sent when the thread that started the command ends, so that
-	// thread must not end before the command.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-
 	run := newRun()
 	var out tail
 	var interrupted atomic.Bool
@@ -157,12 +151,14 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 		killed = context.Background()
 	}
 
-	if err := cmd.Start(); err != nil {
+	ended, err := startCommand(cmd)
+	if err != nil {
 		if ctx.Err() != nil {
 			return Coded(endCode(ctx), errText("the command was not started: no time was left for it"))
 		}
 		return &Failure{Code: CodeStartFailed, Err: err, shortage: sender.ProcessShortage(err)}
 	}
+	defer ended()
 	left := straysOf(run, begun(cmd.Process.Pid))
 	// The error repeats the exit state, or means that pipes were kept open or not read. Neither
 	// changes how the command ended.
@@ -170,6 +166,7 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 		_ = signalGroup(cmd.Process.Pid, kill)
 		left.kill() // processes outside the group may keep its output open
 	})
+	awaitEnd(cmd.Process.Pid)
 	_ = cmd.Wait()
 	stop()
 	// SIGKILL cannot hit another process group: the kernel does not reuse the group id while the
