@@ -87,7 +87,7 @@ func expected(ctx context.Context, conn *pgx.Conn, expect []string) error {
 		return err
 	}
 	if why := s.unexpected(expect); why != "" {
-		return queue.NewError(queue.KindConfig, why, "expect_server", "connect to the intended server, or add this one to expect_server")
+		return queue.NewError(queue.KindFailed, why, "expect_server", "connect to the intended server, or add this one to expect_server")
 	}
 	return nil
 }

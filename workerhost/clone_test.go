@@ -227,7 +227,7 @@ func TestPromotedStandbyIsNoClone(t *testing.T) {
 	primaryName := w.text("SELECT current_setting('cluster_name')")
 	wrong := runHostOn(t, pgclient.Options{DSN: s.dsn, WorkConns: hostConns, Actor: "test", ExpectServer: []string{primaryName, "192.0.2.1:5432"}}, workerhost.Options{})
 	s.refusedBy(wrong, "UNEXPECTED SERVER")
-	require.Equal(t, queue.KindConfig, queue.KindOf(wrong.err))
+	require.Equal(t, queue.KindFailed, queue.KindOf(wrong.err), "a supervisor starts it again, as after a clone or a standby")
 	viewer, err := pgclient.Open(t.Context(), pgclient.Options{DSN: standby.DSN(embedded.Superuser, "postgres"), WorkConns: 1, ExpectServer: []string{primaryName}})
 	require.NoError(t, err)
 	defer viewer.Close()

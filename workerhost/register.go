@@ -112,7 +112,7 @@ func (r *registration) announce(ctx context.Context) error {
 	_, _ = r.client.PoolMode(ctx) // before the loops occupy the pool; a later heartbeat asks again
 	if why, err := r.client.UnexpectedServer(ctx); err != nil || !why.Empty() {
 		if err == nil {
-			err = &queue.Error{Kind: queue.KindConfig, What: why, Where: queue.Clean("expect_server"), Do: queue.Clean("connect to the expected server")}
+			err = &queue.Error{Kind: queue.KindFailed, What: why, Where: queue.Clean("expect_server"), Do: queue.Clean("connect to the expected server")}
 		}
 		return err
 	}
