@@ -287,11 +287,11 @@ func TestEveryProblemAtOnce(t *testing.T) {
 	path := "file " + filepath.Join(dir, "qtop", "config.yaml")
 	require.Equal(t, []string{
 		`a password in --dsn is refused: anyone on this machine can read it in the process list (flag --dsn): put it in ~/.pgpass, PGPASSWORD or QTOP_DSN and give the rest`,
-		`refresh cannot be "1" (flag --refresh): use a time from 250ms to 1h0m0s with its unit, such as 500ms, 2s or 5m`,
+		`refresh cannot be "1" (flag --refresh): use a time from 250ms to 1h with its unit, such as 500ms, 2s or 5m`,
 		`unknown key "refresch" (` + path + `:1): did you mean refresh? else take it out`,
 		`theme cannot be "pink" (` + path + `:2): use one of auto, dark, light, mono`,
 		`unknown key "delivery.per_endpoints" (` + path + `:3, profile "prod"): did you mean delivery.per_endpoint? else take it out`,
-		`grace must be a time with its unit, not a number (` + path + `:3, profile "prod"): use a time from 0s to 1h0m0s with its unit, such as 500ms, 2s or 5m`,
+		`grace must be a time with its unit, not a number (` + path + `:3, profile "prod"): use a time from 0s to 1h with its unit, such as 500ms, 2s or 5m`,
 		`there is no profile "prud" (env QTOP_PROFILE): did you mean prod?`,
 	}, got)
 }

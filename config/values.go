@@ -51,7 +51,7 @@ func number(name string, def, least, most int, help string) key {
 
 func duration(name string, def, least, most time.Duration, help string) key {
 	return key{KeyInfo: KeyInfo{Name: name, Type: "duration", Help: help}, def: def, parse: lasting(least, most),
-		show: func(v any) string { return fmt.Sprint(v) }}
+		show: func(v any) string { d, _ := v.(time.Duration); return queue.DurationText(d) }}
 }
 
 func list(name string, def any, parse parser, help string) key {
@@ -158,7 +158,7 @@ func within(least, most int) parser {
 
 func lasting(least, most time.Duration) parser {
 	return func(raw any) (any, *bad) {
-		do := fmt.Sprintf("use a time from %s to %s with its unit, such as 500ms, 2s or 5m", least, most)
+		do := fmt.Sprintf("use a time from %s to %s with its unit, such as 500ms, 2s or 5m", queue.DurationText(least), queue.DurationText(most))
 		s, ok := raw.(string)
 		if !ok {
 			// A number without a unit would be nanoseconds in Go and seconds for a reader.

@@ -59,7 +59,7 @@ func TestValuesRefused(t *testing.T) {
 		{"handlers", `[{"kind":"a","command":"resize -x"}]`, "list of the program"},
 		{"handlers", `[{"kind":"a","command":[]}]`, "empty command"},
 		{"handlers", `[{"kind":"a","command":["x"],"timeout":5}]`, "a timeout that must be a time with its unit"},
-		{"handlers", `[{"kind":"a","command":["x"],"timeout":"0s"}]`, "from 1s to 24h"},
+		{"handlers", `[{"kind":"a","command":["x"],"timeout":"0s"}]`, "from 1s to 1d"},
 		{"handlers", `[{"kind":"a","command":["x",1]}]`, "in quotes"},
 		{"handlers", `[{"kind":"a","url":"ftp://h"}]`, "https://"},
 		{"handlers", `[{"command":["x"]}]`, "no kind"},

@@ -71,6 +71,8 @@ func TestPauseAndResume(t *testing.T) {
 
 	_, err = admin.Plan(context.Background(), queue.Request{Action: queue.ActTickPause, Targets: []string{"no_such"}, Reason: "r"})
 	require.ErrorContains(t, err, "there is no tick worker no_such")
+	_, err = admin.Plan(context.Background(), queue.Request{Action: queue.ActTickPause, Targets: []string{"lease_raper"}, Reason: "r"})
+	require.EqualError(t, err, "there is no tick worker lease_raper: did you mean lease_reaper? qtop scheduler lists them")
 	viewer := w.client("queue_viewer")
 	pause := queue.Request{Action: queue.ActTickPause, Targets: []string{"lease_reaper"}, Reason: "r"}
 	_, err = viewer.Plan(context.Background(), pause)

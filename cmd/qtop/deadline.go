@@ -22,7 +22,7 @@ const overdue = 1800 * time.Millisecond
 func (a *app) endBy(ctx context.Context, grace time.Duration) (stop func()) {
 	return a.guard(ctx, grace, 1, func() {
 		_, _ = fmt.Fprintf(a.errs, "qtop: the shutdown took longer than the grace time of %s (--grace) and was cut short: "+
-			"leases that were not handed back expire by themselves\n", grace)
+			"leases that were not handed back expire by themselves\n", queue.DurationText(grace))
 	})
 }
 

@@ -122,7 +122,7 @@ func judgeReplication(s inspect.ServerState, followers []inspect.Follower) []fin
 		out = append(out, finding{"note", "replication", queue.Clean("this standby receives nothing from its primary: what it shows gets older"), "see primary_conninfo and the log of the server"})
 	}
 	if s.Replay > lateReplay {
-		out = append(out, finding{"note", "replication", queue.Clean("this standby is " + s.Replay.Round(time.Second).String() + " behind: so old is what it shows"), "ask the primary, or see what holds up replay (long queries here, disk)"})
+		out = append(out, finding{"note", "replication", queue.Clean("this standby is " + queue.DurationText(s.Replay.Round(time.Second)) + " behind: so old is what it shows"), "ask the primary, or see what holds up replay (long queries here, disk)"})
 	}
 	standbys, unknown := 0, 0
 	for _, f := range followers {
@@ -136,7 +136,7 @@ func judgeReplication(s inspect.ServerState, followers []inspect.Follower) []fin
 		}
 		if f.Delay > lateReplay || f.Bytes > heldWAL {
 			out = append(out, finding{"note", "replication", queue.Clean(fmt.Sprintf("the standby %s is %s and %s of WAL behind: after a failover so much would be missing or late",
-				f.Name, f.Delay.Round(time.Second), size(uint64(max(f.Bytes, 0))))), "see its load, its disk and the network"}) //nolint:gosec // a size
+				f.Name, queue.DurationText(f.Delay.Round(time.Second)), size(uint64(max(f.Bytes, 0))))), "see its load, its disk and the network"}) //nolint:gosec // a size
 		}
 	}
 	if unknown > 0 {

@@ -215,14 +215,14 @@ func TestDoctorJudgesTheServer(t *testing.T) {
 		require.Contains(t, said(judgeAge(inspect.ServerState{OldestDatabase: queue.Clean("shop"), Age: age})), says)
 		require.Equal(t, says == "", said(judgeAge(inspect.ServerState{Age: age})) == "")
 	}
-	require.Contains(t, said(judgeReplication(full, []inspect.Follower{late})), "note the standby b is 1m0s and 0 bytes of WAL behind")
+	require.Contains(t, said(judgeReplication(full, []inspect.Follower{late})), "note the standby b is 1m and 0 bytes of WAL behind")
 	require.Contains(t, said(judgeReplication(full, []inspect.Follower{{Name: queue.Clean("b")}})), "ok 1 standby follows")
 	unseen := said(judgeReplication(full, []inspect.Follower{{Name: queue.Clean("b"), Unknown: true}}))
 	require.Contains(t, unseen, "note this login may not see how far the standby is behind")
 	require.NotContains(t, unseen, "ok ")
 	require.Equal(t, "'it''s'", literal("it's"))
 	require.Contains(t, said(judgeReplication(inspect.ServerState{SyncMissing: true, SyncNames: queue.Clean("b")}, nil)), "bad commits wait for standbys of synchronous_standby_names = b, and too few are connected")
-	require.Contains(t, said(judgeReplication(inspect.ServerState{Replay: time.Hour}, nil)), "note this standby is 1h0m0s behind")
+	require.Contains(t, said(judgeReplication(inspect.ServerState{Replay: time.Hour}, nil)), "note this standby is 1h behind")
 	require.Contains(t, said(judgeReplication(inspect.ServerState{Cut: true}, nil)), "note this standby receives nothing")
 }
 

@@ -75,9 +75,9 @@ func clockFinding(ctx context.Context, x patient) []finding {
 	mid := before.Add(time.Since(before) / 2)
 	skew := at.Sub(mid).Abs().Round(time.Millisecond)
 	if skew > 5*time.Second {
-		return []finding{{"note", "clock", queue.Clean("this machine and the server differ by " + skew.String()), "run NTP on both"}}
+		return []finding{{"note", "clock", queue.Clean("this machine and the server differ by " + queue.DurationText(skew)), "run NTP on both"}}
 	}
-	return []finding{{"ok", "clock", queue.Clean("within " + skew.String() + " of the server"), ""}}
+	return []finding{{"ok", "clock", queue.Clean("within " + queue.DurationText(skew) + " of the server"), ""}}
 }
 
 func hostFinding(ctx context.Context, x patient) []finding {

@@ -30,7 +30,7 @@ func (d *durationValue) String() string {
 	if *d == 0 {
 		return "" // the help names no default
 	}
-	return time.Duration(*d).String()
+	return queue.DurationText(time.Duration(*d))
 }
 
 func (*durationValue) Type() string { return "duration" }

@@ -69,7 +69,7 @@ func enqueueCmd(a *app) *cobra.Command {
 				return usage("--scope has no effect without --key", "command line", "add --key")
 			}
 			if after < 0 || after > 10*365*24*time.Hour {
-				return usage(fmt.Sprintf("--after cannot be %s", after), "--after", "use 0 to 87600h, ten years")
+				return usage("--after cannot be "+queue.DurationText(after), "--after", "use 0 to 3650d, ten years")
 			}
 			if j.MaxAttempts < 0 || j.MaxAttempts > 1000 {
 				return usage(fmt.Sprintf("--max-attempts cannot be %d", j.MaxAttempts), "--max-attempts", "use 1 to 1000, or leave it out for the default")

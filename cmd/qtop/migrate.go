@@ -103,7 +103,7 @@ func migrateCmd(a *app) *cobra.Command {
 // checkLockWait refuses a time for --lock-wait that is out of range.
 func checkLockWait(d time.Duration) error {
 	if d < time.Millisecond || d > 24*time.Hour {
-		return usage(fmt.Sprintf("--lock-wait cannot be %s", d), "command line", "use at least 1ms and at most 24h")
+		return usage("--lock-wait cannot be "+queue.DurationText(d), "command line", "use at least 1ms and at most 24h")
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func planSet(ctx context.Context, c *Planner, p *queue.Plan, key, to string) err
 	if p.Request.Action == queue.ActFlagSet && at != nil && value.String() != to {
 		undo := map[string]string{"value": value.String()}
 		if temporary && left != nil {
-			undo["for"] = (time.Duration(max(*left, 1)) * time.Second).String()
+			undo["for"] = queue.DurationText(time.Duration(max(*left, 1)) * time.Second)
 		}
 		setBack(p, undo)
 	}

@@ -68,7 +68,11 @@ func tickWorker(ctx context.Context, c *Planner, p *queue.Plan, name string) (t 
 	err = c.act.QueryRow(ctx, `SELECT configured_interval_seconds, mode, state, flag_key, last_run_at
 		FROM public.v_queue_scheduler_status WHERE worker_name = $1`, name).Scan(&t.Every, &t.Mode, &t.State, &t.FlagKey, &t.LastRun)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return t, queue.NewError(queue.KindUsage, "there is no tick worker "+name+c.meant(ctx, "tick worker", name), "", "qtop scheduler lists them")
+		do := "qtop scheduler lists them"
+		if near := c.client.Nearest(ctx, "tick worker", name); near != "" {
+			do = "did you mean " + near + "? " + do
+		}
+		return t, queue.NewError(queue.KindUsage, "there is no tick worker "+name, "", do)
 	}
 	if err != nil {
 		return t, err

@@ -349,7 +349,7 @@ func applyWebhookVerify(ctx context.Context, c *Planner, p queue.Plan, res *queu
 	if err == nil {
 		recordOne(res, p.Request.Targets[0], "verified", a)
 		if !a.Refused {
-			res.Results[len(res.Results)-1].Why = queue.Clean(got.Answer + " after " + got.Took.Round(time.Millisecond).String())
+			res.Results[len(res.Results)-1].Why = queue.Clean(got.Answer + " after " + queue.DurationText(got.Took.Round(time.Millisecond)))
 		}
 	}
 	return err

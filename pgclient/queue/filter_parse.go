@@ -219,7 +219,7 @@ func (p *filterReader) value(f Field, op Op, w word) (Value, error) {
 		if !ok {
 			return bad("not a duration", "write 90s, 30m, 2h30m, 3d or 1w, up to 100 years")
 		}
-		return Value{Raw: formatDuration(d), Duration: d}, nil
+		return Value{Raw: DurationText(d), Duration: d}, nil
 	case f.Kind == FieldTime:
 		v, ok := parseTime(w.literal, p.loc)
 		if !ok {

@@ -81,11 +81,14 @@ func parseDuration(s string) (time.Duration, bool) {
 	return total, true
 }
 
-// formatDuration returns the canonical form of a duration: largest unit first, each unit at most
-// once.
-func formatDuration(d time.Duration) string {
-	if d == 0 {
+// DurationText returns a duration that is not negative in the canonical form of what Duration reads: largest unit
+// first, each unit at most once, such as 2h30m, 1d, 1.5s or 250ms.
+func DurationText(d time.Duration) string {
+	switch {
+	case d == 0:
 		return "0s"
+	case d < time.Second && d%time.Millisecond == 0:
+		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
 	}
 	var b strings.Builder
 	for _, u := range []struct {
@@ -115,7 +118,7 @@ func formatDuration(d time.Duration) string {
 func parseTime(s string, loc *time.Location) (Value, bool) {
 	if ago, ok := strings.CutPrefix(s, "-"); ok {
 		d, ok := parseDuration(ago)
-		return Value{Raw: "-" + formatDuration(d), Time: TimeRef{Kind: TimeAgo, Ago: d}}, ok
+		return Value{Raw: "-" + DurationText(d), Time: TimeRef{Kind: TimeAgo, Ago: d}}, ok
 	}
 	for _, layout := range []string{"15:04", "15:04:05"} {
 		if len(s) != len(layout) {

@@ -96,7 +96,7 @@ func (r *Release) Down(ctx context.Context, dsn string, o DownOptions, progress 
 	defer seen.close()
 	var pg *pgconn.PgError
 	if err = in.down(ctx, o); errors.As(err, &pg) && pg.Code == "55P03" {
-		return queue.NewError(queue.KindFailed, "gave up after "+o.LockWait.String()+": "+seen.blocker(), in.doing,
+		return queue.NewError(queue.KindFailed, "gave up after "+queue.DurationText(o.LockWait)+": "+seen.blocker(), in.doing,
 			"nothing was changed; end that transaction, or run migrate down again when it has ended").Because(err)
 	}
 	return explainDown(err, in.doing)

@@ -162,7 +162,7 @@ func (r *Release) upUntilLocked(ctx context.Context, conn *pgx.Conn, o UpOptions
 		}
 		who := seen.blocker()
 		if time.Now().Add(pause).After(deadline) {
-			return queue.NewError(queue.KindFailed, "gave up after "+o.LockWait.String()+": "+who, in.doing,
+			return queue.NewError(queue.KindFailed, "gave up after "+queue.DurationText(o.LockWait)+": "+who, in.doing,
 				"nothing was changed; end that transaction, or run migrate up again when it has ended").Because(err)
 		}
 		o.Progress(fmt.Sprintf("%s; nothing was changed, next attempt in %s", who, pause))

@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // defaultGrace is longer than commandGrace, the time after which a command is killed.
@@ -108,7 +110,7 @@ func (r *Runner) Run(ctx context.Context, h Handler, job Job) error {
 		return <-t.ended
 	}
 	r.log().Error("the handler did not return and was abandoned", "job_id", job.ID, "job_kind", job.Kind, "abandoned", r.Abandoned())
-	return &Failure{Code: CodeHung, Err: fmt.Errorf("the handler did not return within %s after the end of its context (%w) and was abandoned", grace, ctx.Err())}
+	return &Failure{Code: CodeHung, Err: fmt.Errorf("the handler did not return within %s after the end of its context (%w) and was abandoned", queue.DurationText(grace), ctx.Err())}
 }
 
 // start passes an attempt to a goroutine: the one that became idle last, or a new one.
