@@ -12,8 +12,8 @@ import (
 // How many connections a worker host and a console have: all that they ever open, and those without
 // which they do nothing.
 const (
-	hostMost, hostIdle       = hostConns + 7, 4
-	consoleMost, consoleIdle = 8, 2
+	hostMost, hostIdle       = hostConns + consoleMost, 4
+	consoleMost, consoleIdle = 7, 2 // pgclient.Open: one looks, three read, two act; a listener
 )
 
 // connectionFindings compares how many connections the server, the database and each login may have

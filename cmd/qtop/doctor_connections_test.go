@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/qtop/qtop/pgclient"
 	"github.com/qtop/qtop/pgclient/inspect"
 	"github.com/qtop/qtop/pgclient/pgtest"
 	"github.com/qtop/qtop/pgclient/queue"
@@ -24,7 +25,7 @@ func TestDoctorOnLimits(t *testing.T) {
 		return asLines(all)
 	}
 	require.Contains(t, lines(), "ok connections: ")
-	exec(`CREATE ROLE "Host" LOGIN CONNECTION LIMIT 14 IN ROLE dot_executor; CREATE ROLE small LOGIN CONNECTION LIMIT 3 IN ROLE webhook_worker; CREATE ROLE ann LOGIN CONNECTION LIMIT 7 IN ROLE queue_viewer;
+	exec(`CREATE ROLE "Host" LOGIN CONNECTION LIMIT 14 IN ROLE dot_executor; CREATE ROLE small LOGIN CONNECTION LIMIT 3 IN ROLE webhook_worker; CREATE ROLE ann LOGIN CONNECTION LIMIT 6 IN ROLE queue_viewer;
 		CREATE ROLE app LOGIN CONNECTION LIMIT 1 IN ROLE event_ingest_writer; CREATE ROLE fits LOGIN CONNECTION LIMIT 15 IN ROLE webhook_worker;
 		CREATE ROLE soon LOGIN VALID UNTIL '2020-01-01' IN ROLE event_ingest_writer; CREATE ROLE later LOGIN VALID UNTIL 'infinity' IN ROLE queue_viewer`)
 	exec("DO $$ BEGIN EXECUTE format('ALTER ROLE fits VALID UNTIL %L', now() + interval '7 days'); END $$")
@@ -36,8 +37,8 @@ func TestDoctorOnLimits(t *testing.T) {
 	for _, says := range []string{
 		`note connections: ROLE "Host" may have 14 connections at once: a worker host opens up to 15 | ALTER ROLE "Host" CONNECTION LIMIT -1, or at least 15 for each worker host that uses it`,
 		`bad connections: ROLE small may have 3 connections at once: a worker host opens up to 15`,
-		`note connections: ROLE ann may have 7 connections at once: a console opens up to 8 | ALTER ROLE ann CONNECTION LIMIT -1, or at least 8 for each console that uses it`,
-		`note connections: DATABASE ` + db + ` accepts 20 connections at once: one worker host and one console open up to 23 | ALTER DATABASE ` + db + ` CONNECTION LIMIT -1, or a number that holds 15 for each worker host`,
+		`note connections: ROLE ann may have 6 connections at once: a console opens up to 7 | ALTER ROLE ann CONNECTION LIMIT -1, or at least 7 for each console that uses it`,
+		`note connections: DATABASE ` + db + ` accepts 20 connections at once: one worker host and one console open up to 22 | ALTER DATABASE ` + db + ` CONNECTION LIMIT -1, or a number that holds 15 for each worker host`,
 		`note password: the password of soon ended 2020-01-01`, `note password: the password of fits ends 2`,
 		`note setting: DATABASE ` + db + ` sets log_min_duration_statement = 1s: payloads appear in the log of the server, also those that producers bind, with each statement that takes so long | ` +
 			`log_parameter_max_length = 0 in the configuration of the server, or ALTER DATABASE ` + db + ` RESET log_min_duration_statement`,
@@ -57,6 +58,17 @@ func TestDoctorOnLimits(t *testing.T) {
 	require.Equal(t, 1, strings.Count(string(log), "CASE WHEN l.rolsuper THEN -1 ELSE l.rolconnlimit END"), "the logins are read once")
 }
 
+// The doctor counts the connections that pgclient.Open allows, and the listener of each client.
+func TestDoctorCountsTheConnectionsOfAClient(t *testing.T) {
+	t.Parallel()
+	client, err := pgclient.Open(t.Context(), pgclient.Options{DSN: pgtest.New(t).DSN("postgres"), WorkConns: hostConns})
+	require.NoError(t, err)
+	defer client.Close()
+	console := client.Look().Stat().MaxConns() + client.Read().Stat().MaxConns() + client.Act().Stat().MaxConns() + 1
+	require.EqualValues(t, consoleMost, console)
+	require.EqualValues(t, hostMost, console+client.Work().Stat().MaxConns())
+}
+
 // What the doctor says of the server's own limit, and of settings of the log.
 func TestDoctorJudgesConnectionsAndLogs(t *testing.T) {
 	said := func(server, used int) string {
@@ -66,8 +78,8 @@ func TestDoctorJudgesConnectionsAndLogs(t *testing.T) {
 		}
 		return b.String()
 	}
-	require.Equal(t, "bad max_connections leaves 5 connections for all logins but superusers: one worker host and one console open up to 23\n", said(5, 1))
-	require.Contains(t, said(22, 1), "note max_connections leaves 22")
+	require.Equal(t, "bad max_connections leaves 5 connections for all logins but superusers: one worker host and one console open up to 22\n", said(5, 1))
+	require.Contains(t, said(21, 1), "note max_connections leaves 21")
 	require.Equal(t, "note 83 of the 97 connections of the server are in use: one more worker host opens up to 15\n", said(97, 83))
 	require.Contains(t, said(97, 82), "ok 82 of 97 in use")
 	require.Equal(t, "note connections: not looked at: the pooler opens the connections of the server | run qtop doctor over a direct connection\n",
