@@ -88,9 +88,13 @@ func (m *deck) moveOverview(l *level, d int) {
 	if i := slices.Index(targets, l.cursor); i >= 0 {
 		at = i
 	}
-	l.place = min(max(at+d, 0), len(targets)-1)
-	l.target, l.cursor, l.moved = targets[l.place], targets[l.place], true
-	m.settleOn(l, board) // the board is drawn already: drawing it again would double the cost of the key
+	m.placeOnBoard(l, board, min(max(at+d, 0), len(targets)-1))
+}
+
+// placeOnBoard puts the cursor on a row of the drawn Overview; drawing it again would double the cost of the key.
+func (m *deck) placeOnBoard(l *level, board views.OverviewView, row int) {
+	l.place, l.target, l.cursor, l.moved = row, board.Targets[row], board.Targets[row], true
+	m.settleOn(l, board)
 }
 
 // selectKey handles space, v and ctrl+a.

@@ -3,6 +3,7 @@
 package tui
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +54,27 @@ func TestTheCursorOfTheOverviewReachesEveryRow(t *testing.T) {
 		l.target, l.armed = rows[len(rows)-1], true
 		m.settle()
 		require.Equal(t, len(rows)-1, l.place, "a refresh")
+
+		// A click on a line of a row puts the cursor there; anywhere else it changes nothing.
+		reached := map[int]bool{}
+		body, ok := views.Split(size[0], size[1], len(m.banners()))
+		require.True(t, ok)
+		for _, x := range []int{0, size[0] - 1} {
+			for y := range size[1] {
+				before := l.place
+				m.send(tea.MouseClickMsg{X: x, Y: y, Button: tea.MouseLeft})
+				if l.place == before {
+					continue
+				}
+				reached[l.place] = true
+				board := l.board(m.scene(), m.body(), l.cursor).Lines
+				at := slices.IndexFunc(board, func(line string) bool { return strings.Contains(ansi.Strip(line), m.display.theme.G.Cursor) })
+				require.Contains(t, []int{at, at + 1}, y-body.Body.Y, "the row or its reason, %v", l.cursor)
+				left, _, _ := strings.Cut(ansi.Strip(board[at]), m.display.theme.G.Cursor)
+				require.Equal(t, x > 0 && size[0] >= 160, ansi.StringWidth(left) > size[0]/2, "the column that was clicked")
+			}
+		}
+		require.Len(t, reached, len(rows), "%v", size)
 	}
 }
 

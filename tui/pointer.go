@@ -27,10 +27,20 @@ func (m *root) mouse(msg tea.MouseMsg) tea.Cmd {
 	case tea.MouseClickMsg:
 		l := m.pane().top()
 		screen, ok := views.Split(m.size.W, m.size.H, len(m.banners()))
-		if !ok || l.table == nil {
+		if !ok {
 			return nil
 		}
 		at := m.scene()
+		if l.board != nil {
+			board := l.board(at, m.body(), l.cursor)
+			if row, ok := board.RowAt(e.X-screen.Body.X, e.Y-screen.Body.Y); ok {
+				m.placeOnBoard(l, board, row)
+			}
+			return nil
+		}
+		if l.table == nil {
+			return nil
+		}
 		y := e.Y - screen.Body.Y - len(at.above(m.size.W))
 		if i, ok := l.grid.view().RowAt(at.env, at.tableSize(m.body()), y); ok {
 			l.grid.place(i, m.rows)

@@ -24,6 +24,13 @@ type OverviewView struct {
 	Lines   []string
 	Targets []Target
 	Cures   []string
+	places  []Rect // where each row is drawn
+}
+
+// RowAt returns the selectable row that is drawn at a cell of the pane; false if none is.
+func (v OverviewView) RowAt(x, y int) (row int, ok bool) {
+	row = slices.IndexFunc(v.places, func(r Rect) bool { return x >= r.X && x < r.X+r.W && y >= r.Y && y < r.Y+r.H })
+	return row, row >= 0
 }
 
 // mark is where the cursor is drawn.
@@ -65,7 +72,7 @@ func Overview(st OverviewState, e Env, size Size) OverviewView {
 				left[at] = flow(s, e, size.W, min(1+(spare-curves+1)/curves, 5), jobs)
 			}
 		}
-		return view(stack(left, st.mark(), e, size))
+		return view(stack(left, st.mark(), e, size), 0, size.W)
 	}
 	lw := size.W * 58 / 100
 	rw := size.W - lw - 1
@@ -75,10 +82,12 @@ func Overview(st OverviewState, e Env, size Size) OverviewView {
 	return sideBySide(a, b, e, lw, rw, size.H)
 }
 
-func view(d drawn) OverviewView {
+// view returns drawn sections that begin at column x and are w cells wide.
+func view(d drawn, x, w int) OverviewView {
 	v := OverviewView{Lines: d.lines}
 	for _, t := range d.targets {
 		v.Targets, v.Cures = append(v.Targets, t.target), append(v.Cures, t.cure)
+		v.places = append(v.places, Rect{x, t.line, w, t.high})
 	}
 	return v
 }
@@ -97,8 +106,9 @@ func sideBySide(a, b drawn, e Env, lw, rw, h int) OverviewView {
 		}
 		v.Lines = append(v.Lines, th.Left(l, lw)+th.Edge.Paint(th.G.V)+th.Left(r, rw))
 	}
-	va, vb := view(a), view(b)
+	va, vb := view(a, 0, lw), view(b, lw+1, rw)
 	v.Targets, v.Cures = append(va.Targets, vb.Targets...), append(va.Cures, vb.Cures...)
+	v.places = append(va.places, vb.places...)
 	return v
 }
 

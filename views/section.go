@@ -158,7 +158,8 @@ type drawn struct {
 
 type placed struct {
 	target Target
-	line   int
+	line   int // the first of its lines
+	high   int // how many lines it has
 	cure   string
 }
 
@@ -213,7 +214,7 @@ func (s section) draw(d *drawn, n int, cursor mark, e Env, w int) {
 	}
 	for i := 0; i < shown && n > 0; i++ {
 		it, to := s.items[i], s.target(i)
-		d.targets = append(d.targets, placed{to, len(d.lines), it.cure})
+		at := len(d.lines)
 		one := table.Table{
 			Columns: s.rowColumns(w), N: 1, Headless: true, Cursor: -1, Stale: e.Stale, Sorted: -1,
 			Row: func(int) table.Row { return it.row },
@@ -231,6 +232,7 @@ func (s section) draw(d *drawn, n int, cursor mark, e Env, w int) {
 			d.lines = append(d.lines, th.Cut("     "+th.Dim.Paint(th.G.Tee+" "+theme.Safe(it.why)), w))
 			n--
 		}
+		d.targets = append(d.targets, placed{to, at, len(d.lines) - at, it.cure})
 	}
 }
 
