@@ -96,7 +96,7 @@ packages() {
 	install -D -m 0644 .ci/package/sysusers.conf "$usr/lib/sysusers.d/qtop.conf"
 	install -D -m 0644 LICENSE "$usr/share/doc/qtop/copyright"
 	documents "$usr/share/doc/qtop"
-	install -m 0644 .ci/package/config.yaml "$stage/config.yaml"
+	install -m 0644 -t "$stage" .ci/package/config.yaml .ci/package/needrestart.conf
 	cp -r .ci/package/scripts .ci/package/nfpm.yaml "$stage/"
 	find "$stage" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 	for kind in deb rpm; do

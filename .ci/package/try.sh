@@ -334,6 +334,10 @@ grep -q "qtop-worker@main.service" "$work/dpkg.log" || fail "the upgrade does no
 [[ $(pid_of_unit) == "$before_pid" ]] || fail "the upgrade restarted the host"
 [[ $(inside readlink "/proc/$before_pid/exe") == *"(deleted)" ]] || fail "the host does not run the program of before"
 [[ $(inside cat /etc/qtop/config.yaml) == *app_host* ]] || fail "the upgrade changed the configuration"
+# shellcheck disable=SC2016 # Perl
+inside perl -e 'our %nrconf; do "/etc/needrestart/conf.d/qtop.conf" // die $@;
+	while (my ($service, $restart) = each %{$nrconf{override_rc}}) { exit 0 if "qtop-worker\@main.service" =~ /$service/ && !$restart } exit 1' ||
+	fail "needrestart would restart the host"
 at=$(count "$ledger/delivered")
 until_true 120 "work by the host of before" work_done $((at + 10))
 if [[ -n $code ]]; then # the new program refuses the database of 0.2.0 in one line
