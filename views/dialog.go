@@ -185,7 +185,7 @@ func (d Dialog) tail(e Env, w int, p pressure) []string {
 	if d.Progress != "" {
 		out = append(out, th.Accent.Paint(th.Cut(theme.Safe(d.Progress), w)))
 	} else if len(d.Buttons) > 0 {
-		out = append(out, d.buttons(e, w))
+		out = append(out, d.buttons(e, w)...)
 	}
 	if d.Hint != "" && p < tight {
 		out = append(out, th.Dim.Paint(th.Cut(theme.Safe(d.Hint), w)))
@@ -238,19 +238,26 @@ func splitRune(s string) (head, rest string) {
 	return s, ""
 }
 
-func (d Dialog) buttons(e Env, w int) string {
+// buttons draws the buttons, in as many lines as they need.
+func (d Dialog) buttons(e Env, w int) []string {
+	const gap = "   "
 	th := e.Theme
-	var parts []string
+	var out []string
 	for i, b := range d.Buttons {
 		text := "[ " + theme.Safe(b) + " ]"
 		switch {
 		case d.Quiet:
-			parts = append(parts, th.Dim.Paint(text))
+			text = th.Dim.Paint(text)
 		case d.Focus == len(d.Fields)+i:
-			parts = append(parts, th.Chosen.Paint(th.G.Right+" "+theme.Safe(b)+" "))
+			text = th.Chosen.Paint(th.G.Right + " " + theme.Safe(b) + " ")
 		default:
-			parts = append(parts, th.Button.Paint(text))
+			text = th.Button.Paint(text)
+		}
+		if last := len(out) - 1; last >= 0 && theme.Width(out[last]+gap+text) <= w {
+			out[last] += gap + text
+		} else {
+			out = append(out, th.Cut(text, w))
 		}
 	}
-	return th.Cut(strings.Join(parts, "   "), w)
+	return out
 }

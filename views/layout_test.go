@@ -174,21 +174,31 @@ func TestDialogOnTheSmallestScreen(t *testing.T) {
 		"fields":  {views.Dialog{Facts: target, Fields: fields, Hint: "enter continues"}, []string{"codex_indexer", "kg.reindex in kg", "field 0", "field 6", "what it is for"}},
 		"mistake": {views.Dialog{Facts: target, Fields: refused, Focus: 5, Hint: "enter continues"}, []string{"codex_indexer", "kg.reindex in kg", "field 0", "field 6", "lorem ipsum"}},
 	} {
-		d := x.d
-		d.Buttons = []string{"Close", "Preview again"}
-		seen := ""
-		for at, end := 0, false; !end; at += d.Shown(e, size) {
-			end = at >= d.Last(e, size)
-			d.Offset = at
-			lines := d.Lines(e, size)
-			require.LessOrEqual(t, len(lines), size.H-2, name)
-			frame := ansi.Strip(strings.Join(lines, "\n"))
-			require.Contains(t, frame, "[ Preview again ]", name)
-			seen += frame
-		}
-		require.Equal(t, name == "mistake", strings.Contains(seen, "…"), name)
-		for _, want := range x.wants {
-			require.Contains(t, seen, want, name)
+		for _, buttons := range [][]string{{"Close", "Preview again"}, {"Keep", "Requeue 10,000 selected", "All at least 100,000 that match"}} {
+			d := x.d
+			if len(buttons) > 2 && len(d.Fields) > 0 {
+				continue // only a preview has three, and it has no fields
+			}
+			d.Buttons = buttons
+			seen := ""
+			for at, end := 0, false; !end; at += d.Shown(e, size) {
+				end = at >= d.Last(e, size)
+				d.Offset = at
+				lines := d.Lines(e, size)
+				require.LessOrEqual(t, len(lines), size.H-2, name)
+				frame := ansi.Strip(strings.Join(lines, "\n"))
+				for i, b := range buttons {
+					if d.Focus != len(d.Fields)+i {
+						b = "[ " + b + " ]"
+					}
+					require.Contains(t, frame, b, name)
+				}
+				seen += frame
+			}
+			require.Equal(t, name == "mistake", strings.Contains(seen, "…"), name)
+			for _, want := range x.wants {
+				require.Contains(t, seen, want, name)
+			}
 		}
 	}
 }
