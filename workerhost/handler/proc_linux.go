@@ -63,8 +63,8 @@ func oneCommandLess() {
 	}
 }
 
-// awaitEnd returns when a child process that nobody has waited for has ended, and keeps no thread meanwhile, as
-// Cmd.Wait does. It returns at once if there is no descriptor for that, or the kernel is older than 5.10.
+// awaitEnd returns when a child process that nobody has waited for has ended. Unlike Cmd.Wait it keeps no thread
+// meanwhile. It returns at once if there is no descriptor for that, or the kernel is older than 5.10.
 func awaitEnd(pid int) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
