@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,19 @@ func TestDuration(t *testing.T) {
 	for _, text := range []string{"", "1", "soon", "1y", "-1d"} {
 		_, ok := queue.Duration(text)
 		require.False(t, ok, text)
+	}
+}
+
+func TestDurationText(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", time.Nanosecond: "1ns", time.Microsecond: "0.000001s", 250 * time.Millisecond: "250ms", 999*time.Millisecond + time.Microsecond: "0.999001s",
+		1500 * time.Millisecond: "1.5s", time.Minute: "1m", time.Hour: "1h", 150 * time.Minute: "2h30m", 24 * time.Hour: "1d", 36*time.Hour + time.Second: "1d12h1s",
+		-time.Hour: "-1h", -250 * time.Millisecond: "-250ms", -time.Nanosecond: "-1ns", math.MinInt64: "-2562047h47m16.854775808s",
+	} {
+		require.Equal(t, want, queue.DurationText(d))
+		back, ok := queue.Duration(want)
+		require.True(t, ok, want)
+		require.Equal(t, d, back, want)
 	}
 }
 

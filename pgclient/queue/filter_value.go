@@ -81,12 +81,14 @@ func parseDuration(s string) (time.Duration, bool) {
 	return total, true
 }
 
-// DurationText returns a duration that is not negative in the canonical form of what Duration reads: largest unit
-// first, each unit at most once, such as 2h30m, 1d, 1.5s or 250ms.
+// DurationText returns a duration in the canonical form of what Duration reads: largest unit first, each unit at
+// most once, such as 2h30m, 1d, 1.5s, 250ms or -1h. It leaves out what is below a microsecond, unless that is all.
 func DurationText(d time.Duration) string {
 	switch {
-	case d == 0:
-		return "0s"
+	case d < 0 && d != math.MinInt64:
+		return "-" + DurationText(-d)
+	case d < time.Microsecond:
+		return d.String()
 	case d < time.Second && d%time.Millisecond == 0:
 		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
 	}
