@@ -28,6 +28,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -103,6 +104,13 @@ func steady(ctx context.Context, args []string, out, progress io.Writer) error {
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return err
 	}
+	if !*report {
+		held, err := lockFolder(o.dir)
+		if err != nil {
+			return err
+		}
+		defer held.Close()
+	}
 	if s.results, err = readResults(s.file()); err != nil {
 		return err
 	}
@@ -115,6 +123,23 @@ func steady(ctx context.Context, args []string, out, progress io.Writer) error {
 		err = errors.Join(err, writeIntoDocument(o.doc, text))
 	}
 	return err
+}
+
+// lockFolder lets one run measure into the folder at a time: two runs would disturb each other and
+// measure each course twice. The lock lasts until the file is closed or the process ends.
+func lockFolder(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another run measures into %s: wait for its end, or use -dir", dir)
+		}
+		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
+	}
+	return f, nil
 }
 
 // matching refuses names that match nothing, because then nothing would be measured.

@@ -48,6 +48,18 @@ func TestLedgerKnowsWhatIsLostAndWhatRanTwice(t *testing.T) {
 	if *r.StartP50 != 30 || r.StartP99 != nil { // the start delays are 10, 20 and 30 ms; one job was never started
 		t.Errorf("p50 %v, p99 %v", *r.StartP50, r.StartP99)
 	}
+	if b := w.beside([]result{r}); b == nil || *b != (beside{Lost: 1}) { // job 5
+		t.Errorf("beside the phase: %+v", b)
+	}
+	l.tell(6, ms(3000), false)
+	l.start(5, ms(4000))
+	l.start(5, ms(4001))
+	if b := w.beside([]result{r}); b == nil || *b != (beside{Twice: 1, Unanswered: 1}) {
+		t.Errorf("beside the phase: %+v", b)
+	}
+	if b := (&world{steadyRun: &steadyRun{}, ledger: &steadyLedger{}}).beside(nil); b != nil {
+		t.Errorf("nothing happened, and it says %+v", b)
+	}
 	if r.Recovered != nil || r.WAL == nil {
 		t.Errorf("without a disturbance there is no recovery: %+v", r)
 	}
@@ -186,6 +198,27 @@ func TestMeasuredCoursesAreNotRunAgain(t *testing.T) {
 	}
 }
 
+// A second run of the same folder is refused until the first has ended.
+func TestOneRunMeasuresIntoAFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, err := lockFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lockFolder(dir); err == nil || !strings.Contains(err.Error(), "another run measures into "+dir) {
+		t.Errorf("a second run: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := lockFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = second.Close()
+}
+
 func TestReportGoesBetweenTheMarkers(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "doc.md")
@@ -196,7 +229,7 @@ func TestReportGoesBetweenTheMarkers(t *testing.T) {
 	s := &steadyRun{all: true, results: []result{
 		{Contestant: "late", Version: "0.1", Load: jobsLoad, Phase: idleInTx, Busy: 0.09, Tenths: []float64{1, 100, -1}, Lost: 2, Server: "PostgreSQL 15"},
 		{Contestant: "qtop", Version: "v9, file ab", Load: jobsLoad, Phase: "clean", Busy: 0.11, StartP50: &p50, Recorded: true, Rate: 800,
-			Restarts: 7, Waiting: 5, Server: "PostgreSQL 15"},
+			Restarts: 7, Waiting: 5, Server: "PostgreSQL 15", Beside: &beside{Lost: 3, Unanswered: 1}},
 		{Contestant: "qtop, webhooks", Version: "v9, file ab", Load: webhooksLoad, Phase: "clean"},
 	}}
 	if err := writeIntoDocument(file, s.report()); err != nil {
@@ -209,7 +242,8 @@ func TestReportGoesBetweenTheMarkers(t *testing.T) {
 	}
 	for _, want := range []string{`qtop ` + loaded + ` \| 12.5 / – / –`, `idle-in-tx, 0s \| late \| –`, `clean.*\n.*idle-in-tx`, `late  ▁█×`, `was busy with other work`,
 		`; 800, 0 jobs a second;`, `late .* \| 0.00 † \| 0 / 0 † \|.*\| 2 † \|`, `qtop .* \| 0.00 \| 0 / 0 \|.*\| 5 still waiting \| 0 \| 0 \| 7 \| – \|`,
-		`Measured: qtop v9, file ab; late 0.1; PostgreSQL 15\.\n`, `†: this queue keeps no finished jobs`} {
+		`Measured: qtop v9, file ab; late 0.1; PostgreSQL 15\.\n`, `†: this queue keeps no finished jobs`,
+		`\n- qtop, the course that begins with clean: 3 lost, 1 inserts without an answer\n`} {
 		if !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("no %s in\n%s", want, got)
 		}

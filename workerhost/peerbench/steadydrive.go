@@ -58,9 +58,22 @@ type result struct {
 	SnapMax    *float64 `json:"snapshot_max_ms"`
 	Recovered  *float64 `json:"recovered_seconds"` // -1 = the course ended before the recovery
 
+	// Beside counts what happened in the course outside of its phases; it is a field of the first
+	// phase's result.
+	Beside *beside `json:"beside,omitempty"`
+
 	// Tenths holds the median start delay in each tenth of the phase, in ms, for the chart; 0 =
 	// no job.
 	Tenths []float64 `json:"start_p50_ms_tenths"`
+}
+
+// beside counts jobs of the warm-up, and of the moments between phases and after the last one.
+type beside struct {
+	Lost       int `json:"lost"`
+	Waiting    int `json:"waiting"`
+	Twice      int `json:"twice"`
+	Unanswered int `json:"unanswered"`
+	Restarts   int `json:"restarts"`
 }
 
 // span holds the observations of one phase.
@@ -102,6 +115,7 @@ func (s *steadyRun) drive(ctx context.Context, who contestant, c course) ([]resu
 		r.Busy = share
 		rs = append(rs, r)
 	}
+	rs[0].Beside = w.beside(rs)
 	if err := w.close(); err != nil { // the course is measured nevertheless
 		s.say("%s, %s: at the end: %v", who.name, c.name(), err)
 	}
@@ -297,6 +311,31 @@ func (w *world) result(sp *span, warm float64) result {
 		r.Tenths = append(r.Tenths, tenth)
 	}
 	return r
+}
+
+// beside returns what the results of the phases do not count; nil if that is nothing.
+func (w *world) beside(rs []result) *beside {
+	l := w.ledger
+	b := beside{Twice: len(l.twice), Unanswered: len(l.unanswered)}
+	if left := l.unended(l.ended(w.who.recorded != ""), time.Unix(0, 0), time.Now()); w.draining {
+		b.Waiting = left
+	} else {
+		b.Lost = left
+	}
+	if w.hosts != nil {
+		b.Restarts = w.hosts.ended(time.Unix(0, 0), time.Now())
+	}
+	for _, r := range rs {
+		b.Lost -= r.Lost
+		b.Waiting -= r.Waiting
+		b.Twice -= r.Twice
+		b.Unanswered -= r.Unanswered
+		b.Restarts -= r.Restarts
+	}
+	if b == (beside{}) {
+		return nil
+	}
+	return &b
 }
 
 // at returns a quantile of sorted values; 0 if there are none.

@@ -78,6 +78,7 @@ func (s *steadyRun) report() string {
 		}
 		fmt.Fprintf(&t, "\n### %s\n\n", strings.ToUpper(load[:1])+load[1:])
 		resultTable(&t, of)
+		besideList(&t, of)
 		chart(&t, of)
 	}
 	return t.String()
@@ -194,6 +195,30 @@ func resultTable(t *strings.Builder, rs []result) {
 			figureText(r.StartP50)+" / "+figureText(r.StartP95)+" / "+figureText(r.StartP99), figureText(r.EndP99), number(r.PerSecond)+counted,
 			fmt.Sprintf("%d / %d", r.DepthMax, r.DepthEnd)+counted, figureText(r.DeadMax), megabytes(r.Bytes), figureText(r.WAL), figureText(r.Commits),
 			figureText(r.CPU), snapshot, lost+counted, fmt.Sprint(r.Twice), fmt.Sprint(r.Unanswered), fmt.Sprint(r.Restarts), recovered)
+	}
+}
+
+// besideList lists what happened in the courses of these results outside of their phases.
+func besideList(t *strings.Builder, rs []result) {
+	title := "\nBeside the phases, in the warm-up, between them and after the last:\n\n"
+	for _, r := range rs {
+		if r.Beside == nil {
+			continue
+		}
+		var parts []string
+		for _, f := range []struct {
+			n    int
+			what string
+		}{
+			{r.Beside.Lost, "lost"}, {r.Beside.Waiting, "still waiting"}, {r.Beside.Twice, "started again"},
+			{r.Beside.Unanswered, "inserts without an answer"}, {r.Beside.Restarts, "host restarts"},
+		} {
+			if f.n > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", f.n, f.what))
+			}
+		}
+		fmt.Fprintf(t, "%s- %s, the course that begins with %s: %s\n", title, r.Contestant, r.Phase, strings.Join(parts, ", "))
+		title = ""
 	}
 }
 
