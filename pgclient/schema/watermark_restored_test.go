@@ -4,16 +4,9 @@
 package schema_test
 
 import (
-	"fmt"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
-
-	"github.com/qtop/qtop/pgclient/pgsession"
-	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
 // burn uses up n transaction ids.
@@ -81,11 +74,7 @@ func (j *jobs) besideAPreparedClaim(t *testing.T) {
 // invisible there: neither jobs nor leases nor delayed jobs nor counts of the dump, nor those written
 // since.
 func ofARestoredDump(t *testing.T, old, target *jobs) {
-	pgtest.NotHostile(t, "the dump would contain the doubles")
-	dump, err := exec.LookPath("pg_dump")
-	if err != nil {
-		t.Skip("NOT CHECKED: there is no pg_dump (Debian: postgresql-client-15)")
-	}
+	needsDump(t)
 	old.jobSubscription("w", "", "", 0, 5)
 	old.watermarksWanted()
 	old.put("k", "iu", 5)
@@ -98,23 +87,10 @@ func ofARestoredDump(t *testing.T, old, target *jobs) {
 	require.True(t, old.leasesFrom())
 	old.exec(compact)
 
-	file := filepath.Join(t.TempDir(), "dump")
-	run := func(args ...string) {
-		t.Helper()
-		out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
-		require.NoError(t, err, "%s: %s", args[0], out)
-	}
-	run(dump, "-Fc", "-f", file, old.db.DSN(""))
-	target.exec("CREATE DATABASE restored")
-	cfg := target.root.Config().ConnConfig
-	dsn := fmt.Sprintf("host=%s port=%d user=%s dbname=restored", cfg.Host, cfg.Port, cfg.User)
-	run(filepath.Join(filepath.Dir(dump), "pg_restore"), "--exit-on-error", "-d", dsn, file)
-	pool, err := pgsession.PoolConfig(dsn)
-	require.NoError(t, err)
-	root, err := pgxpool.NewWithConfig(t.Context(), pool)
-	require.NoError(t, err)
-	t.Cleanup(root.Close)
-	j := &jobs{core: &core{t: t, root: root}, work: root}
+	restored := target.beside(t, "restored", "template0")
+	restored.restore(old.dump(), "--exit-on-error")
+	root := restored.root
+	j := &jobs{core: restored, work: root}
 	if get[*string](j.core, "SELECT public.fn_queue_clone_of()") != nil { // the servers of tests are copies, so that it may count as the original
 		require.NotContains(t, call(t, root, "public.fn_queue_adopt('keep'::text, 'restored', 'ann'::text, 'staging'::text, false)"), "refused")
 	}

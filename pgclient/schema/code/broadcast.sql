@@ -21,28 +21,32 @@ COMMENT ON TABLE public.event_class_state IS
   'How far events have been counted per class, and which scope filters the classes distinguish.';
 
 -- fn_event_classes_roll() → how many events it counted. After an event subscription with a new scope filter
--- was added, or after a restore into another cluster, it counts all events of the last 25 hours again; until
--- it has done so, fn_event_broadcast reads the events themselves. Internal.
+-- was added, or after a restore (fn_routing_moved), it counts all events of the last 25 hours again; until it has done
+-- so, fn_event_broadcast reads the events themselves. Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_classes_roll() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET enable_seqscan = off AS $fn$
 DECLARE
   v_state public.event_class_state;
   v_filters jsonb[];
-  v_system bigint := (SELECT c.system_identifier FROM pg_control_system() c);
+  v_moved boolean;
   v_cursor public.queue_cursor;
   v_until pg_snapshot;
   v_since timestamptz := date_trunc('hour', now() - interval '24 hours', 'UTC');
   v_n bigint;
 BEGIN
+  PERFORM public.fn_routing_loaded();
   SELECT * INTO STRICT v_state FROM public.event_class_state FOR UPDATE;
   v_until := public.fn_routing_snapshot();
   v_cursor := public.fn_routing_cursor('metrics_sampler'::text, ''::text, v_state.rolled_xid, '0'::text);
   SELECT COALESCE(array_agg(DISTINCT s.scope_filter), '{}') INTO v_filters FROM public.event_subscription s
     WHERE s.scope_filter <> '{}';
-  IF v_state.system_identifier <> v_system THEN
+  v_moved := public.fn_routing_moved(v_cursor, v_state.system_identifier);
+  IF v_moved THEN
+    v_cursor.origin := public.fn_routing_origin();
+    v_state.system_identifier := split_part(v_cursor.origin, '/', 1)::bigint;
     v_state.restored_at := clock_timestamp();
   END IF;
-  IF NOT v_state.known_filters @> v_filters OR v_state.system_identifier <> v_system THEN
+  IF NOT v_state.known_filters @> v_filters OR v_moved THEN
     DELETE FROM public.event_class_count;
     DELETE FROM public.event_class;
     v_state.rolled_xid := '0';
@@ -101,7 +105,7 @@ BEGIN
   v_cursor.batch_id := NULL;
   PERFORM public.fn_routing_cursor_keep(v_cursor);
   UPDATE public.event_class_state SET rolled_xid = pg_snapshot_xmax(v_until), known_filters = v_state.known_filters,
-    system_identifier = v_system, restored_at = v_state.restored_at, rolled_at = now();
+    system_identifier = v_state.system_identifier, restored_at = v_state.restored_at, rolled_at = now();
   DELETE FROM public.event_class_count k WHERE k.bucket < now() - interval '25 hours';
   DELETE FROM public.event_class c WHERE c.seen_at < now() - interval '26 hours';
   RETURN v_n;
@@ -132,7 +136,7 @@ BEGIN
   SELECT COALESCE(array_agg(DISTINCT s.scope_filter), '{}') INTO v_filters FROM public.event_subscription s
     WHERE s.scope_filter <> '{}';
   IF NOT v_state.known_filters @> v_filters
-    OR v_state.system_identifier <> (SELECT c.system_identifier FROM pg_control_system() c) THEN
+    OR public.fn_routing_moved(v_cursor, v_state.system_identifier) THEN
     v_state.rolled_xid := '0'; -- the counts do not cover these filters: read the events
     v_minute := 'infinity';
     v_hour := 'infinity';

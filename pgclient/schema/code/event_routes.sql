@@ -113,6 +113,7 @@ BEGIN
   FROM public.iu_outbound_route r
   LEFT JOIN public.iu_route_worker_cursor x ON x.worker_name = r.worker_name AND x.event_domain = r.event_domain
   LEFT JOIN LATERAL public.fn_routing_cursor(x.worker_name, x.event_domain, x.cursor_xid, x.cursor_id::text) c ON true
+  CROSS JOIN LATERAL (SELECT public.fn_routing_moved(c, x.system_identifier) AS yes) moved
   CROSS JOIN LATERAL (
     SELECT count(*) AS waiting, min(e.created_at) AS oldest_at
     FROM (
@@ -121,7 +122,7 @@ BEGIN
       (SELECT t.created_at FROM public.fn_routing_ranges(c.routed, v_now) b
        CROSS JOIN LATERAL ( -- this order matches the index
          SELECT e.created_at FROM public.event_outbox e
-         WHERE x.restored_after IS NULL AND e.event_domain = r.event_domain
+         WHERE x.restored_after IS NULL AND NOT moved.yes AND e.event_domain = r.event_domain
            AND (e.created_at >= x.restored_at OR x.restored_at > v_clock)
            AND e.created_xid > b.after AND e.created_xid < b.before
            AND (pg_visible_in_snapshot(e.created_xid, c.batch)
@@ -130,8 +131,20 @@ BEGIN
        LIMIT 10001)
       UNION ALL
       (SELECT e.created_at FROM public.event_outbox e
-       WHERE (x.worker_name IS NULL OR x.restored_after IS NOT NULL) AND e.event_domain = r.event_domain
-         AND e.id > COALESCE(x.restored_after, '00000000-0000-0000-0000-000000000000')
+       WHERE x.worker_name IS NULL AND e.event_domain = r.event_domain LIMIT 10001)
+      UNION ALL -- in the transaction ids of the cursor, or written since its last full run: in a copy, too
+      (SELECT e.created_at FROM public.event_outbox e
+       WHERE moved.yes AND e.event_domain = r.event_domain
+         AND (e.created_at > x.last_run_at - interval '1 minute' OR e.created_xid >= pg_snapshot_xmax(c.routed)
+           OR e.created_xid = ANY (ARRAY(SELECT pg_snapshot_xip(c.routed))))
+         AND NOT EXISTS (SELECT FROM public.iu_route_attempt a WHERE a.event_id = e.id)
+         AND NOT EXISTS (SELECT FROM public.iu_route_dead_letter d WHERE d.event_id = e.id)
+       LIMIT 10001)
+      UNION ALL
+      (SELECT e.created_at FROM public.event_outbox e
+       WHERE NOT moved.yes AND e.event_domain = r.event_domain AND e.id > x.restored_after
+         AND NOT EXISTS (SELECT FROM public.iu_route_attempt a WHERE a.event_id = e.id)
+         AND NOT EXISTS (SELECT FROM public.iu_route_dead_letter d WHERE d.event_id = e.id)
        LIMIT 10001)) e) w;
 END
 $fn$;
@@ -324,8 +337,7 @@ BEGIN
   v_pending := public.fn_queue_step_except('event_route'::text);
   v_by_id := EXISTS (SELECT FROM public.iu_route_worker_cursor w
     WHERE w.worker_name = p_worker_name AND w.event_domain = (p_batch[1]).event_domain
-      AND (w.restored_after IS NOT NULL
-        OR w.system_identifier <> (SELECT s.system_identifier FROM pg_control_system() s)));
+      AND w.restored_after IS NOT NULL);
   SELECT array_agg(f.e ORDER BY (f.e).id) INTO fresh FROM (
     SELECT DISTINCT ON (u.id) u::public.event_outbox AS e FROM unnest(p_fresh) u ORDER BY u.id, u.created_at) f;
   dead := public.fn_iu_route_dead_duplicates(ARRAY(
@@ -353,15 +365,16 @@ COMMENT ON FUNCTION public.fn_iu_route_duplicates IS
 --   concurrency   two runs at once work on different domains
 --   bad events    an event that cannot be routed becomes a dead letter; the others are routed. So does an event with
 --                 whose id another run routes another event at the same time, if both reach one recipient
---   restore       in a new cluster (a restored copy), all events are read once by id: an event that has attempts or a
---                 dead letter counts as routed
+--   restore       after a restore (fn_routing_moved), all events are read once by id: an event that has attempts or a
+--                 dead letter counts as routed. One run reads on past these, for up to 5 s
 --   quick         (fn_queue_tick_run) routes the same events as a full run, but raises if one cannot be routed, and
 --                 does not write iu_route_worker_cursor: the next full run does
 CREATE OR REPLACE FUNCTION public.fn_iu_route_worker_run(p_worker_name text DEFAULT 'iu_outbound_default',
   p_batch_limit int DEFAULT 1000, p_quick boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
 DECLARE
-  v_system bigint := (SELECT s.system_identifier FROM pg_control_system() s);
+  v_until timestamptz := clock_timestamp() + interval '5 seconds';
+  v_moved boolean;
   v_flag text;
   v_domain text;
   x public.iu_route_worker_cursor;
@@ -392,6 +405,9 @@ BEGIN
       RETURN jsonb_build_object('skipped', v_flag || ' is off');
     END IF;
   END LOOP;
+  IF NOT p_quick THEN
+    PERFORM public.fn_routing_loaded();
+  END IF;
   v_done := CASE WHEN p_quick THEN '{}'::jsonb
     ELSE public.fn_queue_step_rest('event_route'::text) END; -- earlier failed events, of every domain
   v_all := ARRAY[0, COALESCE((v_done ->> 'attempts')::bigint, 0), COALESCE((v_done ->> 'jobs')::bigint, 0),
@@ -411,60 +427,67 @@ BEGIN
     c := public.fn_routing_cursor(p_worker_name, v_domain,
       CASE WHEN x.restored_after IS NULL THEN x.cursor_xid ELSE x.restored_xid END, x.cursor_id::text);
 
-    v_quick := p_quick AND x.system_identifier = v_system AND x.restored_after IS NULL;
-    IF x.system_identifier <> v_system THEN
+    v_moved := public.fn_routing_moved(c, x.system_identifier);
+    v_quick := p_quick AND NOT v_moved AND x.restored_after IS NULL;
+    IF v_moved THEN
       -- taken before any event is read: so no event is visible in this snapshot that the run did not see, and
       -- none is skipped
       c.routed := public.fn_routing_snapshot();
       c.batch := NULL;
-      x.system_identifier := v_system;
-      x.restored_at := clock_timestamp();
-      x.restored_after := '00000000-0000-0000-0000-000000000000';
+      c.origin := public.fn_routing_origin();
+      UPDATE public.iu_route_worker_cursor w SET system_identifier = split_part(c.origin, '/', 1)::bigint,
+        restored_at = clock_timestamp(), restored_after = '00000000-0000-0000-0000-000000000000'
+      WHERE w.worker_name = p_worker_name AND w.event_domain = v_domain RETURNING w.* INTO x;
+      DELETE FROM public.event_inbox_position; -- attempts with earlier times may have been loaded
     END IF;
-    v_batch := '{}';
-    IF x.restored_after IS NOT NULL THEN
-      SELECT array_agg(b.e ORDER BY (b.e).id) INTO v_batch FROM (
-        SELECT e FROM public.event_outbox e
-        WHERE e.event_domain = v_domain AND e.id > x.restored_after
-        ORDER BY e.id FETCH FIRST p_batch_limit ROWS WITH TIES) b; -- WITH TIES: a chosen id may exist twice
-      x.restored_after := (v_batch[p_batch_limit]).id;
-    ELSE
-      LOOP -- first the rest of the open batch, then a new batch
-        v_open := c.batch IS NOT NULL;
-        IF NOT v_open THEN
-          c.batch := public.fn_routing_snapshot();
-          c.batch_xid := '0';
-          c.batch_id := '00000000-0000-0000-0000-000000000000';
-        END IF;
-        SELECT array_agg(b.e ORDER BY b.n, (b.e).created_xid, (b.e).id) INTO v_part FROM (
-          SELECT r.n, t.e FROM public.fn_routing_ranges(c.routed, c.batch) WITH ORDINALITY r (after, before, n)
-          CROSS JOIN LATERAL (
-            SELECT e FROM public.event_outbox e
-            WHERE e.event_domain = v_domain AND (e.created_xid, e.id) > (greatest(r.after, c.batch_xid),
-                CASE WHEN c.batch_xid > r.after THEN c.batch_id ELSE 'ffffffff-ffff-ffff-ffff-ffffffffffff' END::uuid)
-              AND e.created_xid < r.before
-            ORDER BY e.created_xid, e.id LIMIT p_batch_limit - cardinality(v_batch)) t
-          ORDER BY r.n, (t.e).created_xid, (t.e).id LIMIT p_batch_limit - cardinality(v_batch)) b;
-        v_batch := v_batch || v_part;
-        EXIT WHEN cardinality(v_batch) = p_batch_limit;
-        IF v_open OR v_part IS NOT NULL THEN
-          c.routed := c.batch;
-        END IF;
-        c.batch := NULL;
-        EXIT WHEN NOT v_open;
-      END LOOP;
-    END IF;
-    c.batch_xid := CASE WHEN c.batch IS NOT NULL THEN (v_batch[p_batch_limit]).created_xid END;
-    c.batch_id := CASE WHEN c.batch IS NOT NULL THEN (v_batch[p_batch_limit]).id END;
     v_pending := ARRAY(SELECT split_part(t, '/', 1)::uuid
       FROM unnest(public.fn_queue_step_except('event_route'::text)) t);
-    SELECT array_agg(u::public.event_outbox ORDER BY u.id) INTO v_fresh FROM unnest(v_batch) u
-    WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = u.id)
-      AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = u.id
-        AND (d.failure_code <> 'ROUTE_DUPLICATE_ID'
-          OR public.fn_iu_route_dead_letter_of(d, u.event_domain, u.created_at)))
-      AND u.id <> ALL (v_pending);
-    SELECT * INTO v_duplicates FROM public.fn_iu_route_duplicates(v_batch, v_fresh, p_worker_name);
+    LOOP -- once, or until an event is to be routed: after a restore
+      v_batch := '{}';
+      IF x.restored_after IS NOT NULL THEN
+        SELECT array_agg(b.e ORDER BY (b.e).id) INTO v_batch FROM (
+          SELECT e FROM public.event_outbox e
+          WHERE e.event_domain = v_domain AND e.id > x.restored_after
+          ORDER BY e.id FETCH FIRST p_batch_limit ROWS WITH TIES) b; -- WITH TIES: a chosen id may exist twice
+        x.restored_after := (v_batch[p_batch_limit]).id;
+      ELSE
+        LOOP -- first the rest of the open batch, then a new batch
+          v_open := c.batch IS NOT NULL;
+          IF NOT v_open THEN
+            c.batch := public.fn_routing_snapshot();
+            c.batch_xid := '0';
+            c.batch_id := '00000000-0000-0000-0000-000000000000';
+          END IF;
+          SELECT array_agg(b.e ORDER BY b.n, (b.e).created_xid, (b.e).id) INTO v_part FROM (
+            SELECT r.n, t.e FROM public.fn_routing_ranges(c.routed, c.batch) WITH ORDINALITY r (after, before, n)
+            CROSS JOIN LATERAL (
+              SELECT e FROM public.event_outbox e
+              WHERE e.event_domain = v_domain AND (e.created_xid, e.id) > (greatest(r.after, c.batch_xid),
+                  CASE WHEN c.batch_xid > r.after THEN c.batch_id ELSE 'ffffffff-ffff-ffff-ffff-ffffffffffff' END::uuid)
+                AND e.created_xid < r.before
+              ORDER BY e.created_xid, e.id LIMIT p_batch_limit - cardinality(v_batch)) t
+            ORDER BY r.n, (t.e).created_xid, (t.e).id LIMIT p_batch_limit - cardinality(v_batch)) b;
+          v_batch := v_batch || v_part;
+          EXIT WHEN cardinality(v_batch) = p_batch_limit;
+          IF v_open OR v_part IS NOT NULL THEN
+            c.routed := c.batch;
+          END IF;
+          c.batch := NULL;
+          EXIT WHEN NOT v_open;
+        END LOOP;
+      END IF;
+      SELECT array_agg(u::public.event_outbox ORDER BY u.id) INTO v_fresh FROM unnest(v_batch) u
+      WHERE NOT EXISTS (SELECT 1 FROM public.iu_route_attempt a WHERE a.event_id = u.id)
+        AND NOT EXISTS (SELECT 1 FROM public.iu_route_dead_letter d WHERE d.event_id = u.id
+          AND (d.failure_code <> 'ROUTE_DUPLICATE_ID'
+            OR public.fn_iu_route_dead_letter_of(d, u.event_domain, u.created_at)))
+        AND u.id <> ALL (v_pending);
+      SELECT * INTO v_duplicates FROM public.fn_iu_route_duplicates(v_batch, v_fresh, p_worker_name);
+      EXIT WHEN x.restored_after IS NULL OR v_fresh IS NOT NULL OR v_duplicates.dead > 0
+        OR clock_timestamp() > v_until;
+    END LOOP;
+    c.batch_xid := CASE WHEN c.batch IS NOT NULL THEN (v_batch[p_batch_limit]).created_xid END;
+    c.batch_id := CASE WHEN c.batch IS NOT NULL THEN (v_batch[p_batch_limit]).id END;
     v_fresh := v_duplicates.fresh;
     v_done := '{"attempts": 0, "jobs": 0, "dead_lettered": 0}'::jsonb;
     IF v_fresh IS NOT NULL AND v_quick THEN -- if it raises, the next full run isolates the bad event

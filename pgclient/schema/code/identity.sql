@@ -164,6 +164,7 @@ BEGIN
       p_key => v_flag, p_value => 'false'::text, p_actor => v_actor, p_reason => v_reason,
       p_expires_at => NULL::timestamptz, p_expected_updated_at => NULL::timestamptz);
   END LOOP;
+  PERFORM public.fn_routing_restart(false);
   DELETE FROM public.queue_identity;
   INSERT INTO public.queue_identity (system_identifier, database_oid, database_name, recorded_by, reason)
   SELECT s.system_identifier, d.oid, d.datname, v_actor, v_reason

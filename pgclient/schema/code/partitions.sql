@@ -233,21 +233,35 @@ $fn$;
 COMMENT ON FUNCTION public.fn_queue_leaf_routed IS
   'Whether all events of a leaf are routed. Internal.';
 
+-- fn_event_stamps_off() → the triggers that set created_at and created_xid of events and are not ENABLE ALWAYS: those
+-- of the tables and of the leaves of event_outbox. Internal.
+CREATE OR REPLACE FUNCTION public.fn_event_stamps_off() RETURNS TABLE (relation regclass, trigger_name name)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN QUERY
+  SELECT t.tgrelid::regclass, t.tgname FROM (VALUES ('public.events'::regclass, 'trg_events_stamp'::name),
+    ('public.event_outbox'::regclass, 'trg_event_outbox_admit'::name)) e (relation, trigger_name)
+  CROSS JOIN LATERAL (SELECT e.relation UNION ALL
+    SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = e.relation) r (oid)
+  JOIN pg_trigger t ON t.tgrelid = r.oid AND t.tgname = e.trigger_name
+  WHERE t.tgenabled <> 'A';
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_event_stamps_off IS
+  'The triggers that stamp events and do not always fire. Internal.';
+
 -- fn_event_stamps_always(): makes the triggers that set created_at and created_xid fire for logical replication too. It
 -- does so at the first call while no session writes events, so that an upgrade does not wait for writers. Internal.
 CREATE OR REPLACE FUNCTION public.fn_event_stamps_always() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $fn$
 DECLARE
-  v_trigger pg_trigger;
+  v_trigger record;
 BEGIN
-  FOR v_trigger IN
-    SELECT t.* FROM pg_trigger t WHERE t.tgenabled <> 'A' AND (t.tgrelid, t.tgname) IN
-      (('public.events'::regclass, 'trg_events_stamp'), ('public.event_outbox'::regclass, 'trg_event_outbox_admit'))
-  LOOP
-    EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', v_trigger.tgrelid::regclass, v_trigger.tgname);
+  FOR v_trigger IN SELECT * FROM public.fn_event_stamps_off() LOOP
+    EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', v_trigger.relation, v_trigger.trigger_name);
   END LOOP;
 EXCEPTION WHEN lock_not_available THEN
-  NULL; -- the next sweep tries again
+  NULL; -- fn_routing_loaded tries again
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_event_stamps_always IS
@@ -356,7 +370,7 @@ BEGIN
     END LOOP;
     CONTINUE WHEN v_round = 2;
     BEGIN
-      PERFORM public.fn_event_stamps_always();
+      PERFORM public.fn_routing_loaded();
       v_made := public.fn_queue_partitions_ensure();
       FOR v_leaf, v_part IN SELECT * FROM jsonb_each(v_made -> 'failed') LOOP
         v_error := concat_ws('; ', v_part ->> 'why', v_part ->> 'remedy');

@@ -8,6 +8,17 @@
 -- 2. It reads events of the ranges of fn_routing_ranges(routed, batch), ordered by (created_xid, id), at most as many
 -- as its caller asked for. If events remain, it stores the last one that it read in (batch_xid, batch_id).
 -- 3. When the batch is done, batch becomes routed. An empty batch is not stored: an idle reader writes nothing.
+--
+-- Snapshots compare transaction ids, and those of events that were written elsewhere say nothing here. A reader whose
+-- cursor or events may have come from elsewhere (fn_routing_moved) therefore once reads all events by id, and
+-- recognises those that are routed by what routing made of them:
+--
+-- 1. The cursor has another origin: the cluster, the database or the tables of events are not those in which the cursor
+--    was stored. So is it after a restore of a dump, also of the rows alone.
+-- 2. The database was adopted. A dump that returns to its first cluster has the system identifier of that cluster, and
+--    events with transaction ids of another one.
+-- 3. Rows of events were loaded while the triggers were disabled that set their transaction ids
+--    (fn_routing_loaded), as by pg_restore --data-only --disable-triggers.
 
 COMMENT ON TABLE public.queue_cursor IS
   'Progress of each reader of events: worker_name and domain of iu_route_worker_cursor, webhook_router and webhook, '
@@ -19,9 +30,86 @@ COMMENT ON COLUMN public.queue_cursor.batch_xid IS 'created_xid of the last even
 COMMENT ON COLUMN public.queue_cursor.batch_id IS 'id of that event';
 COMMENT ON COLUMN public.queue_cursor.version IS
   'rises with each change; read in descending order, so that row versions of earlier changes are never read';
+COMMENT ON COLUMN public.queue_cursor.origin IS
+  'the cluster, database and tables of events (fn_routing_origin) in which it was stored; NULL = by an earlier release';
 COMMENT ON COLUMN public.queue_cursor.uncounted IS
   'work of quick runs (fn_queue_tick_run) by counter: the next full run adds it to the row of the reader';
 GRANT SELECT ON public.queue_cursor TO :"queue_viewer", :"dot_executor", :"workflow_admin", :"dead_letter_operator";
+
+-- fn_routing_origin() → the cluster, the database and the tables of events, which together identify the history to
+-- which the transaction ids of events belong. Internal.
+CREATE OR REPLACE FUNCTION public.fn_routing_origin() RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN concat_ws('/', (SELECT s.system_identifier FROM pg_control_system() s),
+    (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), 'public.events'::regclass::oid,
+    'public.event_outbox'::regclass::oid);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_routing_origin IS
+  'The cluster, database and tables to which the transaction ids of events belong. Internal.';
+
+-- fn_routing_moved(cursor, system) → whether the reader must read all events by id, because its cursor says nothing
+-- about the events here. system: the system identifier that the reader stored; 0 = it never ran, or
+-- fn_routing_restart was called since. A cursor without an origin is from elsewhere if it is ahead of this cluster.
+-- Internal.
+CREATE OR REPLACE FUNCTION public.fn_routing_moved(p_cursor public.queue_cursor, p_system bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_here text := public.fn_routing_origin();
+BEGIN
+  RETURN p_system <> split_part(v_here, '/', 1)::bigint
+    OR COALESCE(p_cursor.origin <> v_here, greatest(pg_snapshot_xmax(p_cursor.routed), pg_snapshot_xmax(p_cursor.batch))
+      > pg_snapshot_xmax(pg_current_snapshot()));
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_routing_moved IS
+  'Whether a reader must read all events by id, because its cursor is from elsewhere. Internal.';
+
+-- fn_routing_restart(loaded): each reader reads all events by id in its next run. loaded: rows came into the tables of
+-- events beside those that the webhook router has routed, so that its offsets say nothing about them. Internal.
+CREATE OR REPLACE FUNCTION public.fn_routing_restart(p_loaded boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  UPDATE public.router_offsets o SET system_identifier = 0,
+    max_event_id = CASE WHEN p_loaded THEN 0 ELSE o.max_event_id END,
+    restored_through_id = CASE WHEN NOT p_loaded THEN o.restored_through_id END,
+    restored_after_id = CASE WHEN NOT p_loaded THEN o.restored_after_id END;
+  UPDATE public.iu_route_worker_cursor SET system_identifier = 0;
+  UPDATE public.event_class_state SET system_identifier = 0;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_routing_restart IS
+  'Makes each reader of events read all of them by id in its next run. Internal.';
+
+-- fn_routing_loaded(): if the triggers that set the transaction ids of events are not ALWAYS, they were disabled, and
+-- rows with transaction ids of another cluster may have been loaded: ENABLE TRIGGER ALL, as pg_restore
+-- --disable-triggers runs it, leaves them so. Then it makes them ALWAYS again and calls fn_routing_restart. It does so
+-- when no session writes events, so that no such row is written any more; until then, the next run tries again. Each
+-- full run of a reader calls it first. Internal.
+CREATE OR REPLACE FUNCTION public.fn_routing_loaded() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_lock_timeout text := current_setting('lock_timeout');
+BEGIN
+  IF NOT EXISTS (SELECT FROM public.fn_event_stamps_off()) THEN
+    RETURN;
+  END IF;
+  BEGIN
+    PERFORM set_config('lock_timeout', '50ms', true); -- writers of events wait behind this session
+    LOCK TABLE public.events, public.event_outbox IN SHARE ROW EXCLUSIVE MODE;
+    IF EXISTS (SELECT FROM public.fn_event_stamps_off()) THEN -- another session may have held the lock
+      PERFORM public.fn_event_stamps_always();
+      PERFORM public.fn_routing_restart(true);
+    END IF;
+  EXCEPTION WHEN lock_not_available THEN
+    NULL;
+  END;
+  PERFORM set_config('lock_timeout', v_lock_timeout, true);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_routing_loaded IS
+  'Notices that events were loaded without the triggers that set their transaction ids. Internal.';
 
 -- fn_routing_cursor(worker, domain, xid, id) → the row of the reader. If there is no row yet, it builds one from the
 -- progress of the previous release: that release had routed every event of transactions before xid and, if id is not
@@ -41,6 +129,7 @@ BEGIN
     c.event_domain := p_event_domain;
     c.version := 0;
     c.uncounted := '{}';
+    c.origin := public.fn_routing_origin();
     c.routed := format('%1$s:%1$s:', v_xid)::pg_snapshot;
     IF p_id !~ '^[0-]*$' THEN
       c.batch := format('%1$s:%1$s:', v_xid + 1)::pg_snapshot;
@@ -60,7 +149,7 @@ CREATE OR REPLACE FUNCTION public.fn_routing_cursor_keep(p_cursor public.queue_c
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   UPDATE public.queue_cursor x SET routed = p_cursor.routed, batch = p_cursor.batch, batch_xid = p_cursor.batch_xid,
-    batch_id = p_cursor.batch_id, uncounted = p_cursor.uncounted, version = x.version + 1
+    batch_id = p_cursor.batch_id, uncounted = p_cursor.uncounted, origin = p_cursor.origin, version = x.version + 1
   WHERE x.worker_name = p_cursor.worker_name AND x.event_domain = p_cursor.event_domain AND x.version = p_cursor.version
     AND x.*::text <> p_cursor.*::text; -- compared as text: pg_snapshot has no equality operator
   IF p_cursor.version = 0 THEN

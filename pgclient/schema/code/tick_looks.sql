@@ -24,7 +24,6 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
   SET jit = off AS $fn$
 DECLARE
-  v_system bigint;
   o public.router_offsets;
   c public.queue_cursor;
   v_route record;
@@ -38,7 +37,7 @@ BEGIN
   WHEN 'webhook_router' THEN
     SELECT * INTO o FROM public.router_offsets WHERE id = 1;
     c := public.fn_routing_cursor('webhook_router'::text, 'webhook'::text, o.last_xid, o.last_event_id::text);
-    IF o.system_identifier = (SELECT s.system_identifier FROM pg_control_system() s) AND o.restored_after_id IS NULL
+    IF NOT public.fn_routing_moved(c, o.system_identifier) AND o.restored_after_id IS NULL
       AND c.version > 0 AND c.batch IS NULL AND NOT EXISTS (
         SELECT FROM public.fn_routing_ranges(c.routed, pg_current_snapshot()) r CROSS JOIN LATERAL (
           SELECT FROM public.events x WHERE x.created_xid > r.after AND x.created_xid < r.before
@@ -48,17 +47,16 @@ BEGIN
     END IF;
 
   WHEN 'iu_outbound_default', 'staging_outbound' THEN
-    v_system := (SELECT s.system_identifier FROM pg_control_system() s);
     FOR v_route IN
-      SELECT r.event_domain, w.cursor_xid, w.cursor_id,
-        w.restored_after IS NULL AND w.system_identifier = v_system AS here
+      SELECT r.event_domain, w.cursor_xid, w.cursor_id, w.restored_after, w.system_identifier
       FROM public.iu_outbound_route r
       LEFT JOIN public.iu_route_worker_cursor w
         ON w.worker_name = r.worker_name AND w.event_domain = r.event_domain
       WHERE r.worker_name = p_worker_name AND r.enabled AND public.fn_cfg_bool('iu_core.routes_master_enabled')
     LOOP
       c := public.fn_routing_cursor(p_worker_name, v_route.event_domain, v_route.cursor_xid, v_route.cursor_id::text);
-      IF v_route.here IS NOT TRUE OR c.version = 0 OR c.batch IS NOT NULL OR EXISTS (
+      IF (v_route.restored_after IS NULL AND NOT public.fn_routing_moved(c, v_route.system_identifier)) IS NOT TRUE
+        OR c.version = 0 OR c.batch IS NOT NULL OR EXISTS (
         SELECT FROM public.fn_routing_ranges(c.routed, pg_current_snapshot()) r CROSS JOIN LATERAL (
           SELECT FROM public.event_outbox x WHERE x.event_domain = v_route.event_domain AND x.created_xid > r.after
             AND x.created_xid < r.before

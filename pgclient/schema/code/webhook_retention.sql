@@ -36,6 +36,7 @@ BEGIN
   RETURN ARRAY(SELECT e.id
     FROM public.events e, public.router_offsets o, public.queue_cursor c
     WHERE e.id = ANY (p_events) AND e.created_at < p_before AND o.restored_after_id IS NULL
+      AND NOT public.fn_routing_moved(c, o.system_identifier)
       AND c.worker_name = 'webhook_router' AND c.event_domain = 'webhook'
       AND (e.id <= o.restored_through_id OR pg_visible_in_snapshot(e.created_xid, c.routed))
       AND e.id <> ALL (v_failed)

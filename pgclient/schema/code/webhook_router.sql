@@ -73,9 +73,9 @@ COMMENT ON FUNCTION public.fn_webhook_sagas_make IS 'Makes the missing sagas of 
 -- fn_webhook_router_run(p_limit, p_quick) → {events, sagas}: reads events in batches (queue_cursor), each ordered by
 -- (created_xid, id), and makes their sagas. One run at a time: skipped while another is under way. Safe to repeat: the
 -- unique index and the dead letters prevent a second saga.
--- In a new cluster (a restored dump that has been adopted) transaction numbers start again. Then events that the last
--- cursor does not cover are routed by id first, and a new epoch of transaction numbers begins, which excludes every id
--- up to restored_through_id.
+-- After a restore (fn_routing_moved) transaction numbers start again. Then the events that the last cursor does not
+-- cover are routed by id first, and a new epoch of transaction numbers begins, which excludes every id up to
+-- restored_through_id. One run reads on past events for which no saga is missing, for up to 5 s.
 -- A quick run routes the same events as a full run, but does not write router_offsets: the next full run does
 -- (fn_queue_tick_run).
 CREATE OR REPLACE FUNCTION public.fn_webhook_router_run(p_limit int DEFAULT 1000, p_quick boolean DEFAULT false)
@@ -84,10 +84,12 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   o public.router_offsets;
   c public.queue_cursor;
-  v_system bigint := (SELECT system_identifier FROM pg_control_system());
   v_lock_timeout text := current_setting('lock_timeout');
+  v_until timestamptz := clock_timestamp() + interval '5 seconds';
+  v_moved boolean;
   v_open boolean;
   v_part bigint[];
+  v_read bigint[];
   v_ids bigint[] := ARRAY[]::bigint[];
   v_sagas bigint;
   v_quick boolean;
@@ -100,24 +102,29 @@ BEGIN
   IF public.fn_queue_clone_of() IS NOT NULL THEN
     RETURN jsonb_build_object('events', 0, 'sagas', 0, 'skipped', public.fn_queue_clone_of(), 'rule', 'clone');
   END IF;
+  IF NOT p_quick THEN
+    PERFORM public.fn_routing_loaded();
+  END IF;
   SELECT * INTO o FROM public.router_offsets WHERE id = 1 FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     RETURN jsonb_build_object('events', 0, 'sagas', 0, 'skipped', 'busy');
   END IF;
   c := public.fn_routing_cursor('webhook_router'::text, 'webhook'::text, o.last_xid, o.last_event_id::text);
-  v_quick := p_quick AND o.system_identifier = v_system AND o.restored_after_id IS NULL;
+  v_moved := public.fn_routing_moved(c, o.system_identifier);
+  v_quick := p_quick AND NOT v_moved AND o.restored_after_id IS NULL;
 
-  IF o.system_identifier <> v_system THEN
+  IF v_moved THEN
     BEGIN
       -- this lock waits until no transaction that wrote events is open: then every id up to the highest is visible
       PERFORM set_config('lock_timeout', '1s', true);
       LOCK TABLE public.events IN SHARE MODE;
     EXCEPTION WHEN lock_not_available THEN
       RETURN jsonb_build_object('events', 0, 'sagas', 0,
-        'skipped', 'restored into another cluster: waiting for open writers of events');
+        'skipped', 'after a restore: waiting for open writers of events');
     END;
     PERFORM set_config('lock_timeout', v_lock_timeout, true);
-    UPDATE public.router_offsets r SET system_identifier = v_system,
+    c.origin := public.fn_routing_origin();
+    UPDATE public.router_offsets r SET system_identifier = split_part(c.origin, '/', 1)::bigint,
       restored_after_id = COALESCE(r.restored_after_id, r.restored_through_id, 0),
       restored_through_id = (SELECT COALESCE(max(id), 0) FROM public.events),
       restored_subscription_id = (SELECT max(s.id) FROM public.subscriptions s),
@@ -127,15 +134,20 @@ BEGIN
 
   IF o.restored_after_id IS NOT NULL THEN
     -- the cursor does not change here: it records the events that were routed in the previous cluster
-    SELECT array_agg(b.id ORDER BY b.id) INTO v_ids FROM (
-      SELECT e.id FROM public.events e
-      WHERE e.id > o.restored_after_id AND e.id <= o.restored_through_id
-        AND (e.id > o.max_event_id OR (pg_visible_in_snapshot(e.created_xid, c.routed)
-          OR pg_visible_in_snapshot(e.created_xid, c.batch)
-            AND (e.created_xid, e.id) <= (c.batch_xid, c.batch_id::bigint)) IS NOT TRUE)
-      ORDER BY e.id LIMIT p_limit) b;
-    v_ids := COALESCE(v_ids, '{}');
-    o.restored_after_id := CASE WHEN cardinality(v_ids) = p_limit THEN v_ids[p_limit] END;
+    LOOP
+      SELECT array_agg(b.id ORDER BY b.id), COALESCE(array_agg(b.id ORDER BY b.id) FILTER (WHERE b.waits), '{}')
+      INTO v_read, v_ids FROM (
+        SELECT e.id, (e.id > o.max_event_id OR (pg_visible_in_snapshot(e.created_xid, c.routed)
+            OR pg_visible_in_snapshot(e.created_xid, c.batch)
+              AND (e.created_xid, e.id) <= (c.batch_xid, c.batch_id::bigint)) IS NOT TRUE)
+          AND EXISTS (SELECT FROM public.v_webhook_recipient r WHERE r.event_id = e.id AND NOT EXISTS (
+            SELECT FROM public.webhook_delivery_sagas s
+            WHERE s.event_id = e.id AND s.subscription_id = r.subscription_id)) AS waits
+        FROM public.events e WHERE e.id > o.restored_after_id AND e.id <= o.restored_through_id
+        ORDER BY e.id LIMIT p_limit) b;
+      o.restored_after_id := v_read[p_limit];
+      EXIT WHEN o.restored_after_id IS NULL OR v_ids <> '{}' OR clock_timestamp() > v_until;
+    END LOOP;
     IF o.restored_after_id IS NULL THEN
       o.max_event_id := greatest(o.max_event_id, o.restored_through_id);
       c.routed := format('%1$s:%1$s:', o.restored_xid)::pg_snapshot;
@@ -232,6 +244,9 @@ DECLARE
 BEGIN
   SELECT * INTO o FROM public.router_offsets;
   c := public.fn_routing_cursor('webhook_router'::text, 'webhook'::text, o.last_xid, o.last_event_id::text);
+  IF public.fn_routing_moved(c, o.system_identifier) THEN -- the next run begins there
+    o.restored_after_id := COALESCE(o.restored_after_id, o.restored_through_id, 0);
+  END IF;
   SELECT count(*), min(e.created_at) INTO waiting, oldest_at FROM (
     (SELECT w.created_at FROM public.fn_routing_ranges(c.routed, pg_current_snapshot()) r
      CROSS JOIN LATERAL ( -- in the order of the index
@@ -243,8 +258,14 @@ BEGIN
      LIMIT 10001)
     UNION ALL
     (SELECT x.created_at FROM public.events x
-     WHERE x.id > o.restored_after_id AND (x.id > o.max_event_id
-       OR NOT pg_visible_in_snapshot(x.created_xid, c.routed)) LIMIT 10001)) e;
+     WHERE x.id > greatest(o.restored_after_id, o.max_event_id) AND o.restored_after_id IS NOT NULL LIMIT 10001)
+    UNION ALL
+    (SELECT x.created_at FROM public.events x -- by the index of the cursor, in the transaction ids of the cursor
+     WHERE x.id > o.restored_after_id AND x.id <= o.max_event_id
+       AND (x.created_xid >= pg_snapshot_xmax(c.routed)
+         OR x.created_xid = ANY (ARRAY(SELECT pg_snapshot_xip(c.routed))))
+       AND (pg_visible_in_snapshot(x.created_xid, c.batch)
+         AND (x.created_xid, x.id) <= (c.batch_xid, c.batch_id::bigint)) IS NOT TRUE LIMIT 10001)) e;
 END $$;
 COMMENT ON FUNCTION public.fn_webhook_unrouted IS
   'Events that wait for the webhook router, counted up to 10,001.';
