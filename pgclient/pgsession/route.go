@@ -36,6 +36,7 @@ type Route struct {
 	again  atomic.Int64 // when FindMode tries again after its last attempt had no time, in Unix nanoseconds
 	pause  atomic.Int64 // the pause before that, in nanoseconds
 	names  sync.Map     // maps an IP address to the host name that was looked up
+	lookup Lookup[[]string]
 }
 
 // Mode is what a pooler does with the connections of its clients.
@@ -82,8 +83,14 @@ var kept = []string{"client_encoding", "datestyle", "timezone", "standard_confor
 // pooler refuses and lets each transaction begin with them instead.
 func (r *Route) Prepare(cc *pgx.ConnConfig) {
 	if lookup := cc.LookupFunc; lookup != nil {
+		within := cc.ConnectTimeout
 		cc.LookupFunc = func(ctx context.Context, host string) ([]string, error) {
-			all, err := lookup(ctx, host)
+			if within > 0 { // the driver's limit begins with the first attempt, after all lookups
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, within)
+				defer cancel()
+			}
+			all, err := r.lookup.Do(ctx, host, lookup)
 			for _, ip := range all {
 				r.names.Store(ip, host)
 			}

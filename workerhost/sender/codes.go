@@ -61,8 +61,11 @@ func classify(ctx context.Context, err error) (code, detail string) {
 
 func lookupFailure(host string, err error) error {
 	var dns *net.DNSError
+	var known *failure // of a lookup that panics
 	lack := lookupShortage(err)
 	switch {
+	case errors.As(err, &known):
+		return known
 	case lack != nil:
 		return &failure{CodeDNSFailure, "looking up " + host + ": " + err.Error(), lack}
 	case errors.As(err, &dns) && dns.IsNotFound:
@@ -70,7 +73,7 @@ func lookupFailure(host string, err error) error {
 		// the text names all three.
 		return &failure{code: CodeDNSFailure, detail: "DNS has no address for " + host + ": there is no such name, it has no address record, or its CNAME leads to none"}
 	case isTimeout(err):
-		return &failure{code: CodeDNSFailure, detail: "looking up " + host + " took too long"}
+		return &failure{code: CodeDNSFailure, detail: "looking up " + host + " took too long: " + err.Error()}
 	}
 	return &failure{code: CodeDNSFailure, detail: "looking up " + host + ": " + err.Error()}
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/qtop/qtop/pgclient/pgsession"
 )
 
 // maxCandidates bounds how many addresses of one name are dialled.
@@ -20,6 +22,7 @@ const maxCandidates = 8
 type dialer struct {
 	guard                         *guard
 	lookup                        func(ctx context.Context, host string) ([]netip.Addr, error)
+	lookups                       pgsession.Lookup[[]netip.Addr]
 	resolving, connect, handshake time.Duration
 	tls                           *tls.Config
 }
@@ -188,7 +191,10 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.resolving)
 	defer cancel()
-	found, err := d.lookup(ctx, host)
+	found, err := d.lookups.Do(ctx, host, func(ctx context.Context, host string) (all []netip.Addr, err error) {
+		defer caught(&err) // in another goroutine than Send
+		return d.lookup(ctx, host)
+	})
 	if err != nil {
 		return nil, lookupFailure(host, err)
 	}
