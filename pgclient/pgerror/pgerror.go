@@ -92,11 +92,12 @@ func Translate(err error) error {
 	if errors.As(err, &own) {
 		return err
 	}
+	attempt, before := attempts(err)
 	var pg *pgconn.PgError
 	var connect *pgconn.ConnectError
-	if errors.As(err, &pg) {
+	if errors.As(attempt, &pg) {
 		if pg.Code == "28P01" && errors.As(err, &connect) && connect.Config.Password == "" { // the server does not say that it got none
-			return queue.NewError(queue.KindUnavailable, Mask(pg.Message), "SQLSTATE "+pg.Code,
+			return queue.NewError(queue.KindUnavailable, Mask(pg.Message)+before, "SQLSTATE "+pg.Code,
 				"no password was given: write it into ~/.pgpass (HOST:PORT:DATABASE:USER:PASSWORD, mode 0600) or into PGPASSWORD").Because(err)
 		}
 		if errors.As(err, &connect) {
@@ -111,12 +112,13 @@ func Translate(err error) error {
 				return queue.NewError(queue.KindConfig, Mask(pg.Message), "connection string, DATABASE_URL, PGOPTIONS or service file", do).Because(err)
 			}
 		}
-		return serverError(pg, err)
+		return serverError(pg, before, err)
 	}
 	var netErr net.Error
+	var lookup *net.DNSError
 	what := ""
 	switch {
-	case errors.Is(err, pgconn.ErrReadOnlyConnection), errors.Is(err, pgconn.ErrStandbyConnection):
+	case errors.Is(err, pgconn.ErrReadOnlyConnection), errors.Is(err, pgconn.ErrStandbyConnection): // of any attempt
 		what = "no server of the connection string takes changes"
 		if _, dial, found := strings.Cut(Mask(err.Error()), "dial error: "); found {
 			dial, _, _ = strings.Cut(dial, "\n")
@@ -125,7 +127,7 @@ func Translate(err error) error {
 		return queue.NewError(queue.KindUnavailable, what, "",
 			"check that the primary runs, and that neither it nor the login or the database is read-only (default_transaction_read_only)").Because(err)
 	case errors.As(err, &connect):
-		what = "no connection to PostgreSQL: " + reason(err)
+		what = "no connection to PostgreSQL: " + reason(attempt)
 	case errors.Is(err, context.DeadlineExceeded):
 		what = "PostgreSQL did not answer in time"
 	case errors.As(err, &netErr), pgconn.SafeToRetry(err), strings.Contains(err.Error(), "conn closed"),
@@ -135,13 +137,60 @@ func Translate(err error) error {
 		return &queue.Error{Kind: queue.KindFailed, What: queue.Clean(Mask(err.Error())), Err: err}
 	}
 	do := "check that the server runs and is reachable; see qtop doctor"
-	if strings.Contains(what, "refused TLS") {
+	switch {
+	case connect != nil && errors.As(attempt, &lookup) && lookup.IsTimeout:
+		do = "check the name servers of this machine, or write the address of the host into /etc/hosts"
+	case strings.Contains(what, "refused TLS"):
 		do = "give the server TLS, or write sslmode=disable in the connection string where plain text is meant"
-	}
-	if strings.Contains(what, "x509:") {
+	case strings.Contains(what, "x509:"):
 		do = "name the file of the authority's certificate as sslrootcert in the connection string, and the host as the certificate of the server does"
 	}
-	return queue.NewError(queue.KindUnavailable, what, "", do).Because(err)
+	return queue.NewError(queue.KindUnavailable, what+before, "", do).Because(err)
+}
+
+// attempts returns the error of the last attempt of a failed connect, which decides what to do, and a
+// text of the earlier ones that failed otherwise: the driver tries each address of each host, some of
+// them with and without TLS, and stops where a further attempt is useless.
+func attempts(err error) (last error, before string) {
+	var connect *pgconn.ConnectError
+	if !errors.As(err, &connect) || connect.Unwrap() == nil {
+		return err, ""
+	}
+	last = connect.Unwrap()
+	for cause := last; cause != nil; cause = errors.Unwrap(cause) {
+		joined, several := cause.(interface{ Unwrap() []error }) //nolint:errorlint // the join itself, not one of its parts
+		if !several {
+			continue
+		}
+		all := joined.Unwrap()
+		last = all[len(all)-1]
+		seen := []string{innermost(last)}
+		for i, e := range all[:len(all)-1] {
+			server, _, _ := strings.Cut(e.Error(), "): ")
+			if strings.Contains(e.Error(), "server refused TLS") && strings.HasPrefix(all[i+1].Error(), server) {
+				continue // the next attempt, without TLS, is what sslmode=prefer means
+			}
+			if cause := innermost(e); !slices.Contains(seen, cause) {
+				seen = append(seen, cause)
+				before += queue.Choose(before == "", " (before that: ", "; ") + reason(e)
+			}
+		}
+		if before != "" {
+			before += ")"
+		}
+		break
+	}
+	return last, before
+}
+
+// innermost returns the cause of a failed attempt without the address that it is about.
+func innermost(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	msg := err.Error()
+	return msg[strings.LastIndex(msg, ": ")+1:]
 }
 
 // NoFunction reports whether a statement failed because the database lacks the function that it
@@ -177,7 +226,8 @@ func reason(err error) string {
 	return strings.ReplaceAll(msg, "no such host", "DNS has no address for this name")
 }
 
-func serverError(pg *pgconn.PgError, err error) error {
+// serverError explains an error of the server; before is a text of earlier attempts to connect.
+func serverError(pg *pgconn.PgError, before string, err error) error {
 	e := &queue.Error{Kind: queue.KindFailed, What: queue.Clean(Mask(pg.Message)), Where: queue.Clean("SQLSTATE " + pg.Code), Err: err}
 	switch {
 	case pg.Code == "42501" && strings.Contains(pg.Message, "read-only"), pg.Code == "25006":
@@ -215,5 +265,6 @@ func serverError(pg *pgconn.PgError, err error) error {
 	case strings.HasPrefix(pg.Code, "57P"), strings.HasPrefix(pg.Code, "08"), strings.HasPrefix(pg.Code, "53"):
 		e.Kind = queue.KindUnavailable
 	}
+	e.What = queue.Clean(e.What.String() + before)
 	return e
 }
