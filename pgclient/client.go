@@ -292,6 +292,8 @@ func (c *Client) Note(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		c.link = queue.Link{State: "live"}
+	case errors.Is(err, ErrSlow):
+		c.link = queue.Link{State: "slow", Reason: queue.Clean(err.Error())}
 	case queue.KindOf(err) == queue.KindUnavailable:
 		c.link = queue.Link{State: "lost", Reason: queue.Clean(err.Error()), Attempt: c.link.Attempt + 1}
 	}

@@ -14,6 +14,7 @@ import (
 
 // List reads one page of the list that the query names.
 func (c *Client) List(ctx context.Context, q queue.Query) (p queue.Page, err error) {
+	end := c.Watch(ctx, "read")
 	if q.Kind == queue.ListSession {
 		var s queue.Session
 		p.AsOf = time.Now()
@@ -23,6 +24,7 @@ func (c *Client) List(ctx context.Context, q queue.Query) (p queue.Page, err err
 	} else {
 		p, err = lists.Read(ctx, c.read, q)
 	}
+	err = end(err)
 	c.Note(ctx, err)
 	return p, err
 }

@@ -21,7 +21,9 @@ import (
 // and so is what is not installed; the field Missing names each section
 // with the reason, all where nothing may be read.
 func (c *Client) Snapshot(ctx context.Context, maxAge time.Duration) (queue.Snapshot, error) {
+	end := c.Watch(ctx, "read")
 	s, err := c.snapshot(ctx, maxAge)
+	err = end(err)
 	c.Note(ctx, err)
 	return s, err
 }

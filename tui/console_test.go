@@ -262,6 +262,29 @@ func TestLostAndBack(t *testing.T) {
 	})
 }
 
+// A snapshot that waits for a lock is not a lost connection: the console says what it waits for, how old
+// the screen is, and keeps its actions.
+func TestSlowIsNotLost(t *testing.T) {
+	s := newStore()
+	run(t, setup{store: s, w: 120, h: 30}, func(c *console) {
+		reason := queue.Clean("no result after 5s: waits for a lock that session 4711 (etl, psql) holds")
+		s.set(func(s *fakeStore) {
+			s.link = queue.Link{State: "slow", Reason: reason}
+			s.err = queue.NewError(queue.KindUnavailable, reason.String(), "", "")
+		})
+		c.rest(42 * time.Second)
+		c.sees("SLOW, 42s old", "waits for a lock that session 4711 (etl, psql) holds", "iu_outbound_default", "┊")
+		c.seesNot("LOST")
+		c.press("3", "A")
+		c.sees("Acknowledge")
+		require.Equal(t, 1, c.overlays())
+		c.press("esc")
+		s.set(func(s *fakeStore) { s.link, s.err = queue.Link{State: "live"}, nil })
+		c.rest(40 * time.Second)
+		c.seesNot("SLOW", "┊")
+	})
+}
+
 // The whole reason of a lost connection can be read at 80 columns.
 func TestReasonOfALostConnectionIsNotCut(t *testing.T) {
 	s := newStore()

@@ -86,7 +86,7 @@ func (m *deck) banners() []views.Banner {
 		text := strings.Join(append(parts, "actions off", since), dot)
 		out = append(out, views.Banner{Word: "LOST", Text: text, Alarm: true})
 	case f.err != nil && !f.paused:
-		out = append(out, views.Banner{Word: "NOT FRESH", Text: "since " + m.clock(f.failing) + ": " + why(f.err)})
+		out = append(out, views.Banner{Word: queue.Choose(f.link.State == "slow", "SLOW", "NOT FRESH"), Text: "since " + m.clock(f.failing) + ": " + why(f.err)})
 	}
 	if f.past.live != nil {
 		out = append(out, views.Banner{Word: "PAST", Text: m.pastWords()})

@@ -236,6 +236,8 @@ func (h Header) state(e Env) (string, theme.Style) {
 		return th.G.Paused + " PAUSED, " + old + " old", th.Caution
 	case h.Server == nil:
 		return th.G.Waiting + " connecting", h.calm(th)
+	case h.Link.State == "slow":
+		return th.G.Warning + " SLOW, " + old + " old", th.Caution
 	case h.Old:
 		return th.G.Warning + " " + old + " old", th.Caution
 	case h.Link.State == "polling":

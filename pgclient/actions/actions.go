@@ -91,6 +91,7 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 	started := time.Now()
 	ctx, cancel := e.within(ctx)
 	defer cancel()
+	end := c.client.Watch(ctx, "act")
 	if e.fill != nil {
 		err = e.fill(ctx, c, r)
 	}
@@ -114,7 +115,7 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 			p.Match = nil // the selection already has every row that matches
 		}
 	}
-	err = pgerror.InWords(pgerror.Translate(err), e.Args...)
+	err = end(pgerror.InWords(pgerror.Translate(err), e.Args...))
 	p.Took = time.Since(started)
 	if done, _ := find(p.Request.Action); done.command != nil { // Plan may have replaced the action of the request (see planEnabled)
 		p.Command = done.command(p.Request)
@@ -173,7 +174,8 @@ func (c *Planner) Apply(ctx context.Context, p queue.Plan) (queue.Result, error)
 	}
 	ctx, cancel := e.within(ctx)
 	defer cancel()
-	err = pgerror.InWords(pgerror.Translate(e.apply(ctx, c, p, &res)), e.Args...)
+	end := c.client.Watch(ctx, "act")
+	err = end(pgerror.InWords(pgerror.Translate(e.apply(ctx, c, p, &res)), e.Args...))
 	if res.Done > 0 { // the refusals of single targets are in Results
 		res.Refused = ""
 	}

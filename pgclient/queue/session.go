@@ -37,7 +37,7 @@ func (s *Session) Holder() string {
 
 // Link is the state of a console's connection to the database.
 type Link struct {
-	State   string  // connecting, live, polling, lost
+	State   string  // connecting, live, polling, slow (a call took too long, and the server answers others), lost
 	Reason  Text    // of the last failure; empty while live
 	Attempt int     // number of the attempt to reconnect
 	RetryIn float64 // seconds until the next attempt, while lost
