@@ -47,10 +47,15 @@ func newServiceManager(ctx context.Context, getenv func(string) string, log *slo
 	return m
 }
 
-// send writes one notification. Errors are ignored: a missing manager is no
-// fault of the host.
-func (m *serviceManager) send(lines ...string) {
-	_, _ = m.conn.Write([]byte(strings.Join(lines, "\n")))
+// sendWithin is how long a notification waits for room in the socket of a manager that reads nothing.
+const sendWithin = 50 * time.Millisecond
+
+// send writes one notification, and reports whether it was taken. That it was not is no fault of the
+// host: the manager is missing, or hangs.
+func (m *serviceManager) send(lines ...string) bool {
+	_ = m.conn.SetWriteDeadline(time.Now().Add(sendWithin))
+	_, err := m.conn.Write([]byte(strings.Join(lines, "\n")))
+	return err == nil
 }
 
 // follow reports the state of the host until living ends: READY=1 as soon as the
@@ -86,14 +91,13 @@ func (m *serviceManager) follow(living, working context.Context, host *workerhos
 		switch {
 		case working.Err() != nil:
 		case !ready && (why == "" || time.Since(began) >= m.starts):
-			ready = true
-			m.send("READY=1", status)
-		case status != last:
-			m.send(status)
+			if m.send("READY=1", status) {
+				ready, last = true, status
+			}
+		case status != last && m.send(status):
+			last = status
 		}
-		last = status
-		if m.watchdog > 0 && time.Since(alive) >= m.watchdog/2 {
-			m.send("WATCHDOG=1")
+		if m.watchdog > 0 && time.Since(alive) >= m.watchdog/2 && m.send("WATCHDOG=1") {
 			alive = time.Now()
 		}
 		select {

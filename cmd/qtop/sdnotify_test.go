@@ -104,6 +104,48 @@ func serviceSocket(t *testing.T) (path string, wait func(line string) (before []
 	}
 }
 
+// A service manager that reads nothing does not hold up a host: it works and drains. Once the manager
+// reads again, it is told that the host is ready.
+func TestServiceManagerThatHangs(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	for _, hangs := range []bool{true, false} {
+		path := filepath.Join(t.TempDir(), "notify")
+		addr := &net.UnixAddr{Name: path, Net: "unixgram"}
+		socket, err := net.ListenUnixgram("unixgram", addr)
+		require.NoError(t, err)
+		defer socket.Close()
+		full, err := net.DialUnix("unixgram", nil, addr)
+		require.NoError(t, err)
+		defer full.Close()
+		require.NoError(t, full.SetWriteDeadline(time.Now().Add(time.Second)))
+		for err == nil {
+			_, err = full.Write([]byte("STATUS=old"))
+		}
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		cmd := qtop(t, db.DSN(pgtest.Login(t, db, "dot_executor")), "worker", "--host-id", "w1", "--loops", "job_executor", "--grace", "20s")
+		cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=200000")
+		require.NoError(t, cmd.Start())
+		endless := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		hosted(t, conn, 1)
+		if !hangs {
+			require.NoError(t, socket.SetReadDeadline(time.Now().Add(patience)))
+			for buf := make([]byte, 4096); ; {
+				n, err := socket.Read(buf)
+				require.NoError(t, err)
+				if strings.HasPrefix(string(buf[:n]), "READY=1\nSTATUS=every loop runs") {
+					break
+				}
+			}
+		}
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, cmd.Wait())
+		endless.Stop()
+		require.Equal(t, "SIGTERM", stopReason(t, conn))
+	}
+}
+
 // While a host drains, for a reload and for a stop, it still gives signs of life to the service
 // manager and answers at its metrics address.
 func TestDrainingHostLives(t *testing.T) {
