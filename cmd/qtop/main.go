@@ -52,7 +52,9 @@ func startQuickly() {
 
 // signals returns a context that ends with the first signal (SIGINT, SIGTERM
 // or SIGHUP), so that everything drains; the cause of the context has the
-// signal's name. A second signal ends the process at once. A SIGHUP that was
+// signal's name. A second signal ends the process at once, unless it comes within
+// sameStop: the first has then reached the process twice, from systemd and a parent,
+// or from a terminal and a parent. A SIGHUP that was
 // ignored when the process began, for example by nohup, stays ignored; a verb
 // can ask for SIGHUPs with the function hangups.
 func signals(parent context.Context) (context.Context, func()) {
@@ -65,23 +67,27 @@ func signals(parent context.Context) (context.Context, func()) {
 	}
 	signal.Notify(c, wanted...)
 	go func() {
-		for asked := false; ; {
+		for asked := (time.Time{}); ; {
 			sig, open := <-c
 			switch {
 			case !open:
 				return
 			case sig == syscall.SIGHUP && heard.tell():
-			case asked:
+			case !asked.IsZero() && time.Since(asked) < sameStop:
+			case !asked.IsZero():
 				handler.KillCommands()
 				os.Exit(130)
 			default:
-				asked = true
+				asked = time.Now()
 				cancel(errors.New(signalNames()[sig]))
 			}
 		}
 	}()
 	return ctx, func() { signal.Stop(c); close(c); cancel(nil) }
 }
+
+// sameStop is how long after a signal another one is the same request to stop.
+const sameStop = 250 * time.Millisecond
 
 func signalNames() map[os.Signal]string {
 	return map[os.Signal]string{syscall.SIGTERM: "SIGTERM", syscall.SIGINT: "SIGINT", syscall.SIGHUP: "SIGHUP"}
