@@ -27,7 +27,8 @@ import (
 type app struct {
 	writer
 	in         io.Reader
-	args       []string // the command line
+	lines      lineQueue // below errs; a worker host starts it
+	args       []string  // the command line
 	pane       string
 	filter     string
 	access     bool
@@ -37,7 +38,7 @@ type app struct {
 	files      []fileFinding         // findings about files that other users may change or read (files.go)
 	sources    func() config.Sources // the sources from which load read the settings
 	reread     func() error          // reads the settings again
-	finished   func()                // tells endVerbBy that the verb has ended by itself; nil: the verb runs a host, which sees to its own end
+	finished   func()                // tells endVerbBy or endBy that the program ends by itself
 }
 
 // checkFlags refuses a form of output that the verb does not have, and the flag

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -86,4 +87,66 @@ func TestWorkerOutlivesTheReaderOfItsLog(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait())
 	require.Equal(t, "SIGTERM", stopReason(t, conn))
+}
+
+// fullPipe returns both ends of a pipe in which there is no more room.
+func fullPipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = r.Close(), w.Close() })
+	for _, size := range []int{4096, 1} { // the first leaves less than a page
+		require.NoError(t, w.SetWriteDeadline(time.Now().Add(200*time.Millisecond)))
+		for err = nil; err == nil; {
+			_, err = w.Write(bytes.Repeat([]byte("\n"), size))
+		}
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	}
+	_ = w.Fd() // blocking again, as a process gets it
+	return r, w
+}
+
+// A worker host whose log is a pipe that nobody reads works on jobs and drains at SIGTERM. Once somebody reads, every line is there.
+func TestWorkerDoesNotWaitForItsLog(t *testing.T) {
+	t.Parallel()
+	for _, read := range []bool{false, true} {
+		db := pgtest.New(t)
+		conn := db.Conn(t, "")
+		login := pgtest.Login(t, db, "dot_executor")
+		_, err := conn.Exec(t.Context(), `SELECT public.fn_queue_executor_register('mine', 'DOT', '{}', 3, 600, $1, 'test'),
+			public.fn_job_subscription_set('mine', NULL, NULL, 0, 5, true, NULL, 'test', 'test')`, login)
+		require.NoError(t, err)
+		cmd := qtop(t, db.DSN(login), "worker", "--host-id", "w1", "--executor", "mine", "--loops", "job_executor,job_queue_default", "--grace", "20s")
+		cmd.Env = append(cmd.Env, `QTOP_HANDLERS=[{"kind":"pipe","command":["/bin/true"]}]`)
+		r, w := fullPipe(t)
+		cmd.Stderr = w
+		require.NoError(t, cmd.Start())
+		defer func() { _ = cmd.Process.Kill() }()
+		hosted(t, conn, 2)
+		_, err = conn.Exec(t.Context(), "SELECT public.fn_job_enqueue('pipe', 'media', 'DOT', p_max_attempts => 1)")
+		require.NoError(t, err)
+		var status string
+		require.Eventually(t, func() bool {
+			return conn.QueryRow(t.Context(), "SELECT status FROM public.job_history WHERE job_kind = 'pipe'").Scan(&status) == nil
+		}, patience, 20*time.Millisecond)
+		require.Equal(t, "succeeded", status)
+		require.NoError(t, w.Close())
+		text := make(chan string, 1)
+		if read {
+			go func() {
+				all, _ := io.ReadAll(r)
+				text <- string(all)
+			}()
+		}
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		endless := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		require.NoError(t, cmd.Wait())
+		endless.Stop()
+		require.Equal(t, "SIGTERM", stopReason(t, conn))
+		if read {
+			all := <-text
+			require.Contains(t, all, `"msg":"worker host starts"`)
+			require.Contains(t, all, `"msg":"worker host ended"`)
+		}
+	}
 }

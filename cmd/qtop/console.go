@@ -130,6 +130,9 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 		// The second connection is made after the first, which has something to show.
 		_ = client.Listen(listenCtx) // an error for a wrong DSN was reported earlier
 	})
+	// A terminal, or a pipe of --accessible, that takes no output keeps tui.Run from returning.
+	defer context.AfterFunc(ctx, func() { stopHost(context.Cause(ctx)) })()
+	defer a.endBy(ctx, s.Grace)()
 	err = tui.Run(screen, store{client, actions.New(client).Probing(a.probe)}, host, o)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -71,6 +71,7 @@ func (a *app) leave(say func()) (done chan struct{}) {
 		defer close(done)
 		a.dropUnfinished()
 		say()
+		a.lines.end(lineWithin)
 	}()
 	return done
 }

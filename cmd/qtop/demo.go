@@ -237,8 +237,8 @@ const (
 )
 
 // whileServing runs the demo without a console until ctx ends: run is its worker host (nil = another
-// process runs it), and ready returns once traffic flows. Then announce is called, in the goroutine
-// of the caller, to which its output belongs. If PostgreSQL ends meanwhile, whileServing returns an
+// process runs it), and ready returns once traffic flows. Then announce is called; it is not waited for
+// beyond lineWithin after the end, because nobody may read what it prints. If PostgreSQL ends meanwhile, whileServing returns an
 // error: nothing would start that server again.
 func whileServing(ctx context.Context, server demoServer, run, ready func(context.Context) error, announce func()) error {
 	ended := make(chan error, 1)
@@ -251,9 +251,16 @@ func whileServing(ctx context.Context, server demoServer, run, ready func(contex
 	flowing, cancel := context.WithTimeout(ctx, flowTime)
 	defer cancel()
 	go func() { begun <- ready(flowing) }()
+	var announced chan struct{} // closed once announce has returned, which may wait for a reader
 	// end stops the host and returns err, else the error of the host.
 	end := func(err error) error {
 		stop()
+		if announced != nil {
+			select {
+			case <-announced:
+			case <-time.After(lineWithin):
+			}
+		}
 		if run == nil {
 			return err
 		}
@@ -279,7 +286,11 @@ func whileServing(ctx context.Context, server demoServer, run, ready func(contex
 			begun = nil
 			switch {
 			case err == nil:
-				announce()
+				announced = make(chan struct{})
+				go func() {
+					defer close(announced)
+					announce()
+				}()
 			case ctx.Err() == nil:
 				select {
 				case <-server.Done(): // that is why no traffic flows

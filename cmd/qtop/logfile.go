@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // mostLog is the size at which a log is put aside as FILE.1, which replaces the one put aside before:
@@ -16,8 +18,8 @@ import (
 const mostLog = 10 << 20
 
 // logFile returns the log of a host inside the console. It is a file, because
-// the screen belongs to the console. If the file cannot be opened, the log is
-// discarded.
+// the screen belongs to the console. The first line opens it; lines that come while the
+// file cannot be opened are counted. Without a home directory, the log is discarded.
 func (a *app) logFile() (*slog.Logger, func()) {
 	none := func() (*slog.Logger, func()) { return slog.New(slog.DiscardHandler), func() {} }
 	dir := os.Getenv("XDG_STATE_HOME")
@@ -29,51 +31,56 @@ func (a *app) logFile() (*slog.Logger, func()) {
 		dir = filepath.Join(home, ".local", "state")
 	}
 	dir = filepath.Join(dir, "qtop")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return none()
+	f := &turningFile{path: filepath.Join(dir, "qtop.log"), most: mostLog}
+	lines := &lineQueue{w: f}
+	lines.start(sayMissing)
+	return slog.New(slog.NewJSONHandler(logTo(lines), nil)), func() {
+		if lines.end(flushWithin) { // else a write still waits for the file system
+			_ = f.Close()
+		}
 	}
-	f, err := openTurning(filepath.Join(dir, "qtop.log"), mostLog)
-	if err != nil {
-		return none()
-	}
-	return slog.New(slog.NewJSONHandler(logTo(f), nil)), func() { _ = f.Close() }
 }
 
 // turningFile is a file to which several processes append. One that finds it full puts it aside; the
-// others then open the new one.
+// others then open the new one. Its directory is made if it is missing.
 type turningFile struct {
 	path string
 	most int64
 	mu   sync.Mutex
-	f    *os.File
-}
-
-func openTurning(path string, most int64) (*turningFile, error) {
-	f, err := openLog(path)
-	return &turningFile{path: path, most: most, f: f}, err
+	f    *os.File // nil: not opened yet
 }
 
 func openLog(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
 	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }
 
 func (t *turningFile) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.turn()
+	if err := t.turn(); err != nil {
+		return 0, err
+	}
 	return t.f.Write(p)
 }
 
-// turn opens the path again if its file is full, or is no longer the open one. After an error the open
-// file is used on.
-func (t *turningFile) turn() {
-	if size, there := t.atPath(); there && (size < t.most || !t.putAside()) {
-		return
+// turn opens the path if it is not open, if its file is full, or if that is no longer the open one. If
+// it cannot be opened again, the open file is used on.
+func (t *turningFile) turn() error {
+	if t.f != nil {
+		if size, there := t.atPath(); there && (size < t.most || !t.putAside()) {
+			return nil
+		}
 	}
-	if f, err := openLog(t.path); err == nil {
-		_ = t.f.Close()
-		t.f = f
+	f, err := openLog(t.path)
+	if err != nil {
+		return queue.Choose(t.f == nil, err, nil)
 	}
+	_ = t.f.Close() // of nil it only returns an error
+	t.f = f
+	return nil
 }
 
 // atPath reports whether the open file is still the one at the path, and its size.

@@ -18,10 +18,7 @@ func TestLogIsPutAside(t *testing.T) {
 		require.NoError(t, err)
 		return string(b)
 	}
-	one, err := openTurning(path, 10)
-	require.NoError(t, err)
-	other, err := openTurning(path, 10)
-	require.NoError(t, err)
+	one, other := &turningFile{path: path, most: 10}, &turningFile{path: path, most: 10}
 	say := func(f *turningFile, line string) {
 		n, err := f.Write([]byte(line + "\n"))
 		require.NoError(t, err)
@@ -49,9 +46,8 @@ func TestLogIsPutAside(t *testing.T) {
 // Of two consoles that find the log full at once, one puts it aside: the other would put the new file over it.
 func TestLogIsPutAsideOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "qtop.log")
-	one, err := openTurning(path, 4)
-	require.NoError(t, err)
-	other, err := openTurning(path, 4)
+	one, other := &turningFile{path: path, most: 4}, &turningFile{path: path, most: 4}
+	_, err := other.Write(nil)
 	require.NoError(t, err)
 	_, err = one.Write([]byte("full\n"))
 	require.NoError(t, err)
@@ -77,7 +73,8 @@ func TestLogIsNotBelowTheWorkingDirectory(t *testing.T) {
 	t.Chdir(here)
 	t.Setenv("HOME", home)
 	t.Setenv("XDG_STATE_HOME", "state")
-	_, closeLog := new(app).logFile()
+	log, closeLog := new(app).logFile()
+	log.Info("here")
 	closeLog()
 	require.FileExists(t, filepath.Join(home, ".local", "state", "qtop", "qtop.log"))
 	left, err := os.ReadDir(here)

@@ -101,12 +101,17 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 		secrecy.LearnValue(arg)
 	}
 	a := &app{in: in, args: args}
+	a.lines.w = errs
 	a.ascii.Store(asciiAtFirst(args))
-	out, errs = asciiWriter{W: out, on: a.printsASCII}, secrecy.Writer{W: asciiWriter{W: errs, on: a.saysASCII}}
+	out, errs = asciiWriter{W: out, on: a.printsASCII}, secrecy.Writer{W: asciiWriter{W: &a.lines, on: a.saysASCII}}
 	defer func() {
 		if p := recover(); p != nil {
 			fmt.Fprintf(errs, "qtop: panic: %s\n%s", queue.Clean(fmt.Sprint(p)), debug.Stack())
 			code = exitPanic
+		}
+		a.lines.end(flushWithin)
+		if a.finished != nil {
+			a.finished()
 		}
 	}()
 	answer := &answered{Writer: out}
@@ -117,11 +122,6 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	root.SetIn(in)
 	root.SetOut(answer)
 	root.SetErr(errs)
-	defer func() {
-		if a.finished != nil {
-			a.finished()
-		}
-	}()
 	err := a.afterSignal(ctx, root.ExecuteContext(ctx))
 	code = a.exit(err)
 	if answer.err != nil && !errors.Is(err, answer.err) {

@@ -137,6 +137,7 @@ func workerCmd(a *app) *cobra.Command {
 // process without a terminal, a SIGHUP reads the settings again and replaces
 // the host by a host with the new settings.
 func (a *app) work(ctx context.Context, client *pgclient.Client) error {
+	a.lines.start(sayMissing)
 	log := hostLog(a.errs)
 	slog.SetDefault(log)
 	host, err := a.host(client, nil, log, nil, nil)
@@ -196,7 +197,10 @@ func (a *app) workAgain(client *pgclient.Client, before configured, refused erro
 // workUntil runs a host until ctx ends or a SIGHUP brings valid new settings.
 // Then it returns the next host; nil: there is none.
 func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *workerhost.Host, reloads <-chan struct{}, manager *serviceManager, log *slog.Logger) (*workerhost.Host, error) {
-	defer a.endBy(ctx, a.settings.Grace)()
+	if a.finished != nil { // the host before this one has ended
+		a.finished()
+	}
+	a.finished = a.endBy(ctx, a.settings.Grace)
 	run, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var following sync.WaitGroup
@@ -377,4 +381,9 @@ func hostLog(w io.Writer) *slog.Logger {
 		return slog.New(slog.NewTextHandler(w, nil))
 	}
 	return slog.New(slog.NewJSONHandler(w, nil))
+}
+
+// sayMissing logs to w that n lines of a lineQueue are missing.
+func sayMissing(w io.Writer, n int) {
+	hostLog(w).Warn("lines of this log are missing: nobody read it, or they could not be written", "lines", n)
 }
