@@ -69,7 +69,12 @@ func tryTake(pool *pgxpool.Pool, executor string, kinds []string, limit int, aft
 	return takeWithin(context.Background(), pool, executor, kinds, limit, after)
 }
 
-func takeWithin(ctx context.Context, pool *pgxpool.Pool, executor string, kinds []string, limit int, after any) ([]held, error) {
+// querier is a pool, a session or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func takeWithin(ctx context.Context, pool querier, executor string, kinds []string, limit int, after any) ([]held, error) {
 	rows, err := pool.Query(ctx, "SELECT "+heldColumns+" FROM public.fn_job_claim($1, $2, $3, $4)", executor, kinds, limit, after)
 	if err != nil {
 		return nil, err
@@ -110,7 +115,7 @@ func tokens(hs []held) (out []string) {
 // tell reports for jobs. It calls fn_job_start, fn_job_renew, fn_job_ack or fn_job_release if what
 // is "start", "renew", "ack" or "release". An upper-case what is a failure code for fn_job_fail;
 // with "!" at its end the failure is permanent. tell returns the outcome per job id.
-func tell(ctx context.Context, pool *pgxpool.Pool, what string, hs ...held) (map[string]string, error) {
+func tell(ctx context.Context, pool querier, what string, hs ...held) (map[string]string, error) {
 	sql, args := "SELECT job_id::pg_catalog.text, outcome FROM public.fn_job_"+what+"($1, $2)", []any{ids(hs), tokens(hs)}
 	if code := strings.TrimSuffix(what, "!"); code == strings.ToUpper(code) {
 		codes, errs, permanent := []string{}, []string{}, []bool{}

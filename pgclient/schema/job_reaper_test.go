@@ -45,6 +45,28 @@ func TestJobReapOnce(t *testing.T) {
 	require.Len(t, j.take("w", 1000), 1000, "claimable at once")
 }
 
+// A failure that is reported after the reaper has made the job a dead letter was not recorded: the
+// first result of a lease counts. A repeat of a failure that was recorded is still answered "done".
+func TestJobFailAfterTheReaper(t *testing.T) {
+	j := newJobs(t)
+	j.jobSubscription("w", "", "", 0, 1000)
+	for what, lost := range map[string]int{"LEASE_LOST 1 1": 0, "LEASE_LOST_LIMIT 1 3": 2} {
+		j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_max_attempts => 1)")
+		h := j.one("w")
+		j.exec("UPDATE public.job_queue SET lost_leases = $2 WHERE job_id = $1", h.Job, lost)
+		require.Equal(t, "done", j.outcome("start", h))
+		j.expire(h)
+		require.EqualValues(t, 1, j.reap()["dead_lettered"], what)
+		require.Equal(t, "lease_lost", j.outcome("TIMEOUT", h), what)
+		require.Equal(t, "lease_lost", j.outcome("BROKEN!", h), what)
+		require.Equal(t, what, get[string](j.core, "SELECT concat_ws(' ', failure_code, attempts, lost_leases) FROM public.job_history WHERE job_id = $1", h.Job))
+	}
+	j.exec("SELECT public.fn_job_enqueue('k', 'iu', 'external_worker', p_max_attempts => 1)")
+	h := j.one("w")
+	require.Equal(t, "done", j.outcome("TIMEOUT", h))
+	require.Equal(t, "done", j.outcome("TIMEOUT", h))
+}
+
 func TestJobReapCounts(t *testing.T) {
 	j := newJobs(t)
 	j.jobSubscription("w", "", "", 0, 1000)

@@ -268,7 +268,8 @@ COMMENT ON FUNCTION public.fn_job_lease_less IS
 -- fn_job_fail(ids, tokens, codes, errors, permanent) → (job_id, outcome): records a failed attempt. The job becomes
 -- failed, without a dead letter, if the failure is permanent; dead_letter if attempts reaches max_attempts; otherwise
 -- retry_waiting, for the next wait of the schedule of its kind or of queue.retry.schedule. A code with characters that
--- codes do not have is stored as HANDLER_ERROR.
+-- codes do not have is stored as HANDLER_ERROR. A job that the reaper made a dead letter is lease_lost: nothing of the
+-- report is stored.
 CREATE OR REPLACE FUNCTION public.fn_job_fail(p_job_ids uuid[], p_lease_tokens uuid[], p_codes text[],
   p_errors text[], p_permanent boolean[])
 RETURNS TABLE (job_id uuid, outcome text)
@@ -339,7 +340,7 @@ BEGIN
         WHERE q.job_id = g.id AND q.prior_token = g.token AND q.prior_result = 'failed' OFFSET 0)
       OR EXISTS (SELECT 1 FROM public.job_history h WHERE h.job_id = g.id
         AND (h.lease_token = g.token AND (h.status IN ('failed', 'dead_letter')
-          OR h.from_status IN ('failed', 'dead_letter'))
+          OR h.from_status IN ('failed', 'dead_letter')) AND h.failure_code NOT IN ('LEASE_LOST', 'LEASE_LOST_LIMIT')
           OR h.prior_token = g.token AND h.prior_result = 'failed'))
     THEN 'done' ELSE 'lease_lost' END
   FROM unnest(p_job_ids, p_lease_tokens) AS g (id, token);
