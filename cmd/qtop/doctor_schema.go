@@ -99,7 +99,7 @@ func driftFinding(ctx context.Context, x patient) []finding {
 	}
 	out := []finding{{"ok", "counters", queue.Clean("they agree with their tables"), ""}}
 	if n > 0 {
-		out[0] = finding{"bad", "counters", queue.Clean(queue.Plural(n, "counter or derived row differs", "counters or derived rows differ") + " from the tables, as after a load without triggers: " + texts(drift)), "qtop recount --reason R"}
+		out[0] = finding{"bad", "counters", queue.Clean(queue.Plural(n, "counter or derived row differs", "counters or derived rows differ") + " from the tables, as after a load without triggers or a restore of some tables: " + texts(drift)), "qtop recount --reason R"}
 	}
 	if len(large) > 0 {
 		out = append(out, finding{"note", "counters", queue.Clean("not compared, for they are larger than 256 MiB: " + texts(large)), "qtop recount --dry-run compares them too"})

@@ -10,7 +10,7 @@ func recountActions() []entry {
 	return []entry{
 		{Action: queue.Action{
 			ID: queue.ActRecount, Words: "recount", Example: "qtop recount --reason 'rows were loaded without triggers'", Verb: "Recount",
-			Help:  "correct counters, queue lanes, open dead letters and endpoint rows after rows were loaded without triggers",
+			Help:  "correct counters, queue lanes, leases, open dead letters and endpoint rows after rows were loaded without triggers or left out by a restore",
 			Title: "Recount all queues", Safe: "Not now",
 			Danger: queue.DangerOne, Function: "public.fn_queue_recount(text,text,boolean)", Role: "workflow_admin", Reason: true, Long: true,
 		}, plan: planRecount, apply: applyRecount},
@@ -24,6 +24,7 @@ type recounted struct {
 	answer
 	Counters    int64 `json:"counters"`
 	Lanes       int64 `json:"job_lane"`
+	Leases      int64 `json:"job_lease"`
 	DeadLetters int64 `json:"dead_letter_open"`
 	States      int64 `json:"webhook_endpoint_state"`
 	Buckets     int64 `json:"webhook_rate_bucket"`
@@ -50,7 +51,7 @@ func (a *recounted) lines() []queue.PlanLine {
 	if more := a.Counters - int64(len(shown)); more > 0 {
 		out = append(out, line("counters", "%d more, not listed here", more))
 	}
-	return append(out, line("rows", "%s, %s, %s and %s missing or wrong", queue.Plural(a.Lanes, "queue lane", "queue lanes"), queue.Plural(a.DeadLetters, "open dead letter", "open dead letters"),
+	return append(out, line("rows", "%s, %s, %s, %s and %s missing or wrong", queue.Plural(a.Lanes, "queue lane", "queue lanes"), queue.Plural(a.Leases, "lease", "leases"), queue.Plural(a.DeadLetters, "open dead letter", "open dead letters"),
 		queue.Plural(a.States, "endpoint state", "endpoint states"), queue.Plural(a.Buckets, "rate bucket", "rate buckets")))
 }
 

@@ -162,3 +162,52 @@ func TestRecountLocks(t *testing.T) {
 	h.load("INSERT INTO public.job_queue (job_kind, event_domain, executor) VALUES ('k', 'kg', 'Agent')")
 	require.Equal(t, "kg 2 1", one[string](h, "SELECT concat_ws(' ', k2, found, counted) FROM public.fn_queue_counter_drift(1000000) WHERE scope = 'job'"))
 }
+
+// Leases that a partial restore left out, or brought in an older state, are written again as their
+// jobs say: who holds a token goes on, and the other jobs run again once their lease is over.
+func TestRecountWritesLeases(t *testing.T) {
+	j := newJobs(t)
+	wide := j.jobSubscription("w", "k", "", 0, 1000)
+	j.jobSubscription("gone", "left", "", 0, 1000)
+	j.put("k", "iu", 6)
+	j.put("left", "kg", 1)
+	held, dead := j.take("w", 3), j.take("w", 3)
+	left := j.one("gone")
+	require.Equal(t, "done", j.outcome("start", held...))
+	j.exec("UPDATE public.job_queue SET lease_until = now() - interval '1 second' WHERE lease_token = ANY ($1)", []string{dead[0].Token, left.Token})
+	j.exec("DELETE FROM public.job_lease")
+	j.exec("DELETE FROM public.job_subscription WHERE executor_id = 'gone'")
+	require.EqualValues(t, 0, j.reap()["reaped"], "without their lease nobody returns them")
+	require.Equal(t, "job_lease 3", get[string](j.core, "SELECT concat_ws(' ', scope, found) FROM public.fn_queue_counter_drift(NULL)"))
+	recount := func(want int) {
+		t.Helper()
+		require.EqualValues(t, want, call(t, j.work, "public.fn_queue_recount('ann', 'restored', false)")["job_lease"])
+	}
+
+	working := j.begin(j.work) // a worker is reporting while the recount runs
+	_, err := tell(t.Context(), working, "ack", held[0])
+	require.NoError(t, err)
+	recount(3)
+	require.NoError(t, working.Commit(t.Context()))
+	recount(1)
+	j.balanced()
+	require.Equal(t, 2, get[int](j.core, "SELECT live FROM public.job_lease WHERE subscription_id = $1 AND lease_until > now()", wide))
+	require.Equal(t, "done", j.outcome("renew", held[1]))
+	require.Equal(t, "done", j.outcome("ack", held[1:]...))
+	require.EqualValues(t, 4, j.reap()["returned"])
+	require.Equal(t, "lease_lost", j.outcome("ack", dead...))
+	require.Zero(t, get[int](j.core, "SELECT count(*)::int FROM public.job_lease"))
+
+	// leases of an older state
+	j.put("k", "iu", 1)
+	held = j.take("w", 3)
+	more := j.one("w")
+	j.exec("UPDATE public.job_lease SET live = 1, job_ids = job_ids[1:1] WHERE lease_token = $1", held[0].Token)
+	j.exec("INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, lease_until, job_ids, live) VALUES (gen_random_uuid(), 'w', $1, 'infinity', ARRAY[gen_random_uuid()], 1)", wide)
+	recount(2)
+	recount(0)
+	j.balanced()
+	require.Equal(t, "done", j.outcome("ack", held...))
+	require.Equal(t, "done", j.outcome("ack", more))
+	require.Zero(t, get[int](j.core, "SELECT count(*)::int FROM public.job_lease"))
+}

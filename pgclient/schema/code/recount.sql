@@ -1,6 +1,7 @@
 -- Compares counters and derived rows with their source tables, and corrects them. Rows that are loaded without triggers
 -- (logical replication, pg_restore --disable-triggers, session_replication_role = replica) are not counted, and do not
 -- create their queue lane, open dead letter or endpoint row: without a correction they would never be claimed or shown.
+-- A leased job whose lease was deleted, or left out by a partial restore, would stay leased for ever.
 -- A row and what its trigger counts commit together, so one snapshot sees both or neither. The difference that a single
 -- statement finds is therefore exact, whatever other sessions write, and is corrected with a counter delta, without a
 -- table lock. The counters per minute, which are kept for two hours, are not corrected.
@@ -60,6 +61,9 @@ BEGIN
     SELECT q.event_domain, q.job_kind FROM public.job_queue q WHERE 'job_queue' <> ALL (v_big)
     EXCEPT SELECT l.event_domain, l.job_kind FROM public.job_lane l) l HAVING count(*) > 0
   UNION ALL
+  SELECT 'job_lease', NULL, NULL, NULL, count(*), 0 FROM public.fn_job_leases_astray() a
+  WHERE 'job_queue' <> ALL (v_big) HAVING count(*) > 0
+  UNION ALL
   SELECT 'dead_letter_open', NULL, NULL, NULL, count(*), 0 FROM public.fn_webhook_dead_letters_astray() a
   WHERE 'dead_letters' <> ALL (v_big) HAVING count(*) > 0
   UNION ALL
@@ -96,11 +100,65 @@ END $$;
 COMMENT ON FUNCTION public.fn_webhook_dead_letters_astray IS
   'Dead letters for which dead_letter_open is wrong. Internal.';
 
--- fn_queue_recount(actor, reason, dry_run) → {action, dry_run, counters, job_lane, dead_letter_open,
+-- fn_job_leases_astray() → the tokens of leases that are missing although jobs have them, that do not name one of their
+-- jobs, or whose number of jobs is wrong. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_leases_astray() RETURNS SETOF uuid
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+BEGIN
+  RETURN QUERY SELECT COALESCE(l.lease_token, q.lease_token) FROM public.job_lease l
+  FULL JOIN (SELECT x.lease_token, count(*) AS n, array_agg(x.job_id) AS ids FROM public.job_queue x
+    WHERE x.lease_token IS NOT NULL GROUP BY 1) q ON q.lease_token = l.lease_token
+  WHERE l.live IS DISTINCT FROM q.n OR NOT q.ids <@ l.job_ids ORDER BY 1;
+END $$;
+COMMENT ON FUNCTION public.fn_job_leases_astray IS
+  'Leases that are missing or wrong, compared with the jobs that have their token. Internal.';
+
+-- fn_job_leases_mend(): writes each lease that is missing or wrong as its jobs say, and deletes those without jobs. A
+-- worker that still has the token goes on; otherwise the reaper returns the jobs when lease_until is over. Where
+-- another session has locked the lease, or a job whose lease is missing, the next recount corrects it. The row gets a
+-- new xid, because a lease of an old transaction must not get more jobs: see step 6 of job_watermark.sql. Internal.
+CREATE OR REPLACE FUNCTION public.fn_job_leases_mend() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+  v_astray uuid[] := ARRAY(SELECT a FROM public.fn_job_leases_astray() a);
+  v_locked uuid[];
+  v_jobs uuid[];
+  v_old public.job_lease[];
+BEGIN
+  IF v_astray = '{}' THEN
+    RETURN;
+  END IF;
+  v_locked := ARRAY(SELECT l.lease_token FROM public.job_lease l WHERE l.lease_token = ANY (v_astray)
+    ORDER BY l.lease_token FOR UPDATE SKIP LOCKED);
+  v_jobs := ARRAY(SELECT q.job_id FROM public.job_queue q WHERE q.lease_token IN (SELECT unnest(v_astray)
+    EXCEPT SELECT l.lease_token FROM public.job_lease l) ORDER BY q.job_id FOR UPDATE SKIP LOCKED);
+  v_locked := v_locked || ARRAY(SELECT q.lease_token FROM public.job_queue q
+    WHERE q.lease_token IN (SELECT unnest(v_astray) EXCEPT SELECT l.lease_token FROM public.job_lease l)
+    GROUP BY 1 HAVING bool_and(q.job_id IN (SELECT unnest(v_jobs))));
+  v_locked := ARRAY(SELECT a FROM public.fn_job_leases_astray() a WHERE a IN (SELECT unnest(v_locked)));
+  WITH gone AS (DELETE FROM public.job_lease l WHERE l.lease_token = ANY (v_locked) RETURNING l.*)
+  SELECT COALESCE(array_agg(ROW(g.*)::public.job_lease), '{}') INTO v_old FROM gone g;
+  INSERT INTO public.job_lease (lease_token, lease_owner, subscription_id, claimed_at, lease_until, job_ids, live,
+    claimed_by)
+  SELECT q.lease_token, q.owner, COALESCE(o.subscription_id, (
+      SELECT s.subscription_id FROM public.job_subscription s
+      WHERE s.executor_id = q.owner AND COALESCE(s.job_kind, q.kind) = q.kind
+        AND COALESCE(s.event_domain, q.domain) = q.domain
+      ORDER BY NOT s.enabled, s.job_kind, s.event_domain LIMIT 1), '00000000-0000-0000-0000-000000000000'),
+    COALESCE(o.claimed_at, q.picked_at, now()), COALESCE(o.lease_until, q.until, now()), q.ids, q.n, o.claimed_by
+  FROM (SELECT x.lease_token, min(x.lease_owner) AS owner, min(x.job_kind) AS kind, min(x.event_domain) AS domain,
+      min(x.picked_at) AS picked_at, max(x.lease_until) AS until, array_agg(x.job_id) AS ids, count(*)::int AS n
+    FROM public.job_queue x WHERE x.lease_token IN (SELECT unnest(v_locked)) GROUP BY 1) q
+  LEFT JOIN unnest(v_old) o ON o.lease_token = q.lease_token;
+END $$;
+COMMENT ON FUNCTION public.fn_job_leases_mend IS 'Writes leases that are missing or wrong as their jobs say. Internal.';
+
+-- fn_queue_recount(actor, reason, dry_run) → {action, dry_run, counters, job_lane, job_lease, dead_letter_open,
 -- webhook_endpoint_state, webhook_rate_bucket, queue_counter_rank, drift: [{scope, k1, k2, k3, found, counted}],
 -- audit_id}: corrects the differences that fn_queue_counter_drift finds. The numbers count keys and rows; drift has the
--- first 100. One run at a time. It locks only two kinds of rows that other sessions write: rows of queue_counter_rank
--- that differ and, in its last step, dead letters for which dead_letter_open is wrong.
+-- first 100. One run at a time. It locks only four kinds of rows that other sessions write: leases that are wrong and
+-- jobs whose lease is missing, both without waiting; rows of queue_counter_rank that differ and, in its last step,
+-- dead letters for which dead_letter_open is wrong.
 CREATE OR REPLACE FUNCTION public.fn_queue_recount(p_actor text, p_reason text, p_dry_run boolean DEFAULT false)
   RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -127,6 +185,7 @@ BEGIN
   )
   SELECT jsonb_build_object('action', 'recount', 'dry_run', v_dry, 'counters', count(d.k1),
     'job_lane', COALESCE(sum(d.found) FILTER (WHERE d.scope = 'job_lane'), 0),
+    'job_lease', COALESCE(sum(d.found) FILTER (WHERE d.scope = 'job_lease'), 0),
     'dead_letter_open', COALESCE(sum(d.found) FILTER (WHERE d.scope = 'dead_letter_open'), 0),
     'webhook_endpoint_state', COALESCE(sum(d.found) FILTER (WHERE d.scope = 'webhook_endpoint_state'), 0),
     'webhook_rate_bucket', COALESCE(sum(d.found) FILTER (WHERE d.scope = 'webhook_rate_bucket'), 0),
@@ -140,6 +199,9 @@ BEGIN
   INSERT INTO public.job_lane (event_domain, job_kind)
   SELECT q.event_domain, q.job_kind FROM public.job_queue q
   EXCEPT SELECT l.event_domain, l.job_kind FROM public.job_lane l;
+  IF (v_out ->> 'job_lease')::bigint > 0 THEN
+    PERFORM public.fn_job_leases_mend();
+  END IF;
   INSERT INTO public.webhook_endpoint_state (subscription_id)
   SELECT s.id FROM public.subscriptions s ORDER BY s.id ON CONFLICT DO NOTHING;
   INSERT INTO public.webhook_rate_bucket (subscription_id)
@@ -170,4 +232,4 @@ BEGIN
 END $$;
 GRANT EXECUTE ON FUNCTION public.fn_queue_recount TO :"workflow_admin";
 COMMENT ON FUNCTION public.fn_queue_recount IS
-  'Corrects counters, queue lanes, open dead letters and endpoint rows, while other sessions write.';
+  'Corrects counters, queue lanes, leases, open dead letters and endpoint rows, while other sessions write.';
