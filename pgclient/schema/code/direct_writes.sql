@@ -323,3 +323,72 @@ COMMENT ON FUNCTION public.fn_direct_job_subscription IS
 CREATE OR REPLACE TRIGGER trg_job_subscription_direct BEFORE INSERT OR UPDATE ON public.job_subscription FOR EACH ROW
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_job_subscription();
+
+-- fn_direct_row(): trigger of every table that a login may write. It refuses what NOT NULL or a CHECK of the table
+-- would refuse. PostgreSQL's own error would quote the whole row, with a payload or a URL, to the client and in the
+-- server's log. It runs after all other BEFORE triggers of its table, which are in the order of their names.
+CREATE OR REPLACE FUNCTION public.fn_direct_row() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+  v_table oid := COALESCE(pg_partition_root(TG_RELID)::oid, TG_RELID);
+  v_name text := (SELECT c.relname FROM pg_class c WHERE c.oid = v_table);
+  v_rule record;
+  v_holds boolean;
+BEGIN
+  FOR v_rule IN
+    SELECT a.attname AS col, NULL::name AS con, format('%I IS NOT NULL', a.attname) AS condition FROM pg_attribute a
+    WHERE a.attrelid = v_table AND a.attnum > 0 AND a.attnotnull AND a.attgenerated = ''
+    UNION ALL
+    SELECT NULL, c.conname, pg_get_expr(c.conbin, c.conrelid) FROM pg_constraint c
+    WHERE c.conrelid = v_table AND c.contype = 'c'
+    ORDER BY 1, 2
+  LOOP
+    EXECUTE format('SELECT (%s) IS NOT FALSE FROM (SELECT ($1).*) r', v_rule.condition) INTO v_holds USING NEW;
+    IF v_holds THEN
+      CONTINUE;
+    ELSIF v_rule.con IS NULL THEN
+      RAISE EXCEPTION '% of % must not be null', v_rule.col, v_name
+        USING ERRCODE = '23502', SCHEMA = TG_TABLE_SCHEMA, TABLE = v_name, COLUMN = v_rule.col,
+          HINT = 'write a value, or leave the column out where it has a default';
+    END IF;
+    RAISE EXCEPTION 'a row of % must satisfy: %', v_name,
+        regexp_replace(v_rule.condition, '[[:space:]]+'::text, ' '::text, 'g'::text)
+      USING ERRCODE = '23514', SCHEMA = TG_TABLE_SCHEMA, TABLE = v_name, CONSTRAINT = v_rule.con,
+        HINT = 'change the value of the column';
+  END LOOP;
+  RETURN NEW;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_direct_row IS
+  'Trigger function: refuses a row that breaks a rule of its table, by an error that does not quote the row.';
+
+-- Every event passes these two, so the condition is that of the CHECKs and costs no call.
+CREATE OR REPLACE TRIGGER trg_valid_row BEFORE INSERT ON public.events FOR EACH ROW
+  WHEN (NEW.event_type IS NULL OR NEW.event_type = '' OR NEW.payload IS NULL)
+  EXECUTE FUNCTION public.fn_direct_row();
+CREATE OR REPLACE TRIGGER trg_valid_row BEFORE INSERT ON public.event_outbox FOR EACH ROW
+  WHEN (NEW.id IS NULL OR NEW.occurred_at IS NULL OR NEW.safe_payload IS NULL
+    OR jsonb_typeof(NEW.safe_payload) <> 'object' OR NEW.event_severity IS NULL
+    OR NEW.event_severity NOT IN ('info', 'warning', 'critical'))
+  EXECUTE FUNCTION public.fn_direct_row();
+CREATE OR REPLACE TRIGGER trg_valid_row BEFORE INSERT OR UPDATE ON public.router_offsets FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_row();
+CREATE OR REPLACE TRIGGER trg_valid_row BEFORE INSERT OR UPDATE ON public.webhook_delivery_sagas FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_row();
+CREATE OR REPLACE TRIGGER trg_valid_row BEFORE INSERT OR UPDATE ON public.webhook_delivery_jobs FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_row();
+CREATE OR REPLACE TRIGGER trg_valid_row BEFORE INSERT ON public.dead_letters FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_row();
+CREATE OR REPLACE TRIGGER trg_valid_row BEFORE INSERT OR UPDATE ON public.subscriptions FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_row();
+CREATE OR REPLACE TRIGGER trg_valid_row BEFORE INSERT OR UPDATE ON public.event_subscription FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_row();
+CREATE OR REPLACE TRIGGER trg_valid_row BEFORE INSERT OR UPDATE ON public.job_subscription FOR EACH ROW
+  WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
+  EXECUTE FUNCTION public.fn_direct_row();
