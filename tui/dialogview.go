@@ -128,9 +128,9 @@ func (d *dialog) outcome() []string {
 	case !d.failed():
 		return []string{doneWords(d.action, r)}
 	case d.unsure() && r.Done > 0: // of several targets, before the error
-		return []string{doneWords(d.action, r), "Unknown whether the rest took effect. Repeating it is safe: no effect happens twice."}
+		return []string{doneWords(d.action, r), "Unknown whether the rest took effect: Audit (ga) shows what was done. Repeating it is safe: no effect happens twice."}
 	case d.unsure():
-		return []string{"Unknown whether the action took effect. Repeating it is safe: no effect happens twice."}
+		return []string{"Unknown whether the action took effect: Audit (ga) shows what was done. Repeating it is safe: no effect happens twice."}
 	case len(d.before) > 0:
 		return []string{"Nothing was changed by this attempt."}
 	}
@@ -141,7 +141,7 @@ func (d *dialog) outcome() []string {
 // ended it, and neither did the database refuse its first call nor a loop of
 // this process not obey.
 func (d *dialog) unsure() bool {
-	return d.err != nil && (d.result.Done > 0 || queue.KindOf(d.err) != queue.KindPermission && !d.plan.Ephemeral)
+	return d.err != nil && !d.result.Intact && (d.result.Done > 0 || queue.KindOf(d.err) != queue.KindPermission && !d.plan.Ephemeral)
 }
 
 // viewResults lists what happened to each target.

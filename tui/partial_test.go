@@ -52,7 +52,7 @@ func TestAnUnknownResultIsKept(t *testing.T) {
 		require.Equal(t, effPlan{d}, eff)
 		m.startPlan(d)
 	}
-	const partly = "Done: suspend, 1 row. Unknown whether the rest took effect."
+	const partly = "Done: suspend, 1 row. Unknown whether the rest took effect: Audit (ga) shows what was done."
 	d.finish(queue.Result{Done: 1}, errors.New("the connection broke"), m.o.Now())
 	require.Contains(t, shown(), partly)
 	for range 2 {
@@ -66,7 +66,7 @@ func TestAnUnknownResultIsKept(t *testing.T) {
 	d.finish(queue.Result{Refused: "suspended already by ben"}, nil, m.o.Now())
 	require.Contains(t, shown(), "Before that: "+partly)
 	d.finish(queue.Result{}, errors.New("the connection broke"), m.o.Now())
-	require.Contains(t, shown(), "Unknown whether the action took effect. Repeating it is safe: no effect happens twice. Before that: "+partly)
+	require.Contains(t, shown(), "Unknown whether the action took effect: Audit (ga) shows what was done. Repeating it is safe: no effect happens twice. Before that: "+partly)
 	d.finish(queue.Result{Done: 1}, nil, m.o.Now())
 	require.Contains(t, shown(), "Done: suspend, 1 row.")
 	require.NotContains(t, shown(), "Before that")

@@ -7,6 +7,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -250,7 +251,7 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 			if len(res.Results) > 0 { // what was done before the error stays done
 				_ = a.outcome(res, plan)
 			}
-			return err
+			return known(err, res.Intact)
 		}
 		takeRefused(&res, plan)
 		for i := range res.Results {
@@ -285,6 +286,17 @@ func (a *app) doActThen(ctx context.Context, r queue.Request, o actOptions, then
 		}
 	}
 	return a.outcome(res, plan)
+}
+
+// known adds to the error of an action whose connection failed what that leaves unknown.
+func known(err error, intact bool) error {
+	var said *queue.Error
+	if queue.KindOf(err) != queue.KindUnavailable || !errors.As(err, &said) {
+		return err
+	}
+	e := *said
+	e.What = queue.Clean(e.What.String() + "; " + queue.Choose(intact, nothingChanged, unsureAction))
+	return e.Because(err)
 }
 
 // takeRefused adds to a result the targets that its plan refused, and to which the action was therefore not applied.

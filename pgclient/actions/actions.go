@@ -175,7 +175,9 @@ func (c *Planner) Apply(ctx context.Context, p queue.Plan) (queue.Result, error)
 	ctx, cancel := e.within(ctx)
 	defer cancel()
 	end := c.client.Watch(ctx, "act")
-	err = end(pgerror.InWords(pgerror.Translate(e.apply(ctx, c, p, &res)), e.Args...))
+	err = e.apply(ctx, c, p, &res)
+	res.Intact = err != nil && res.Done == 0 && !pgerror.MayHaveCommitted(err)
+	err = end(pgerror.InWords(pgerror.Translate(err), e.Args...))
 	if res.Done > 0 { // the refusals of single targets are in Results
 		res.Refused = ""
 	}

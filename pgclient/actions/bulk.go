@@ -371,6 +371,8 @@ func applyBulk(ctx context.Context, c *Planner, p queue.Plan, res *queue.Result)
 		*res = queue.Result{Action: res.Action, Plan: res.Plan, Refused: a.Reason, Skipped: 1, AuditID: a.AuditID}
 	} else if err == nil {
 		record(res, skipMissing(gone))
+	} else { // what was counted in the transaction was not made, or nobody knows
+		*res = queue.Result{Action: res.Action, Plan: res.Plan}
 	}
 	return err
 }

@@ -135,12 +135,27 @@ func Retryable(err error) bool {
 	return fate == Again
 }
 
+// Uncommitted is an error within a transaction of which COMMIT was not sent.
+type Uncommitted struct{ Err error }
+
+// Error returns the text of the cause.
+func (u Uncommitted) Error() string { return u.Err.Error() }
+
+// Unwrap returns the cause.
+func (u Uncommitted) Unwrap() error { return u.Err }
+
 // MayHaveCommitted reports whether a statement that ran alone, in one transaction, may have been
 // committed although it returned err: the connection was lost before the answer came, or the server
 // or a pooler ended the session. An error of the statement itself means that the server rolled it
-// back. MayHaveCommitted(nil) is false.
+// back; one before the statement was sent, or before the COMMIT of its transaction, that nothing was
+// committed. MayHaveCommitted(nil) is false.
 func MayHaveCommitted(err error) bool {
 	var pg *pgconn.PgError
+	var before Uncommitted
+	var connect *pgconn.ConnectError
+	if errors.As(err, &before) || errors.As(err, &connect) || pgconn.SafeToRetry(err) {
+		return false
+	}
 	if !errors.As(err, &pg) {
 		return err != nil
 	}

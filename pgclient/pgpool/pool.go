@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/qtop/qtop/pgclient/pgerror"
 	"github.com/qtop/qtop/pgclient/pgsession"
 	"github.com/qtop/qtop/pgclient/queue"
 )
@@ -175,15 +176,27 @@ func (t explainedTx) Rollback(ctx context.Context) error {
 
 func (t explainedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	rows, err := t.Tx.Query(ctx, sql, args...)
-	return explainedRows{rows, t.pool}, t.pool.Explain(err)
+	return uncommittedRows{explainedRows{rows, t.pool}}, t.explain(err)
 }
+
+// explain marks an error as one before COMMIT, which ends the transaction without effect.
+func (t explainedTx) explain(err error) error {
+	if err == nil || errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	return pgerror.Uncommitted{Err: t.pool.Explain(err)}
+}
+
+type uncommittedRows struct{ explainedRows }
+
+func (r uncommittedRows) Err() error { return explainedTx{pool: r.pool}.explain(r.Rows.Err()) }
 
 func (t explainedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	r := t.Tx.QueryRow(ctx, sql, args...)
-	return row(func(into ...any) error { return t.pool.Explain(r.Scan(into...)) })
+	return row(func(into ...any) error { return t.explain(r.Scan(into...)) })
 }
 
 func (t explainedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	tag, err := t.Tx.Exec(ctx, sql, args...)
-	return tag, t.pool.Explain(err)
+	return tag, t.explain(err)
 }

@@ -125,4 +125,5 @@ type Result struct {
 	Payload Text       `json:"-"`                 // the revealed payload; only the requester gets it, so it is not in the JSON
 	Done    int64      `json:"done"`              // how many of Results were done
 	Skipped int64      `json:"skipped"`           // how many of Results were skipped, refused or failed
+	Intact  bool       `json:"-"`                 // beside an error: it is certain that nothing was changed
 }
