@@ -92,7 +92,7 @@ func Translate(err error) error {
 	if errors.As(err, &own) {
 		return err
 	}
-	attempt, before := attempts(err)
+	before, attempt := attempts(err)
 	var pg *pgconn.PgError
 	var connect *pgconn.ConnectError
 	if errors.As(attempt, &pg) {
@@ -148,17 +148,17 @@ func Translate(err error) error {
 	return queue.NewError(queue.KindUnavailable, what+before, "", do).Because(err)
 }
 
-// attempts returns the error of the last attempt of a failed connect, which decides what to do, and a
+// attempts returns the error of the last attempt of a failed connect, which decides what to do, before it a
 // text of the earlier ones that failed otherwise: the driver tries each address of each host, some of
 // them with and without TLS, and stops where a further attempt is useless.
-func attempts(err error) (last error, before string) {
+func attempts(err error) (before string, last error) {
 	var connect *pgconn.ConnectError
 	if !errors.As(err, &connect) || connect.Unwrap() == nil {
-		return err, ""
+		return "", err
 	}
 	last = connect.Unwrap()
 	for cause := last; cause != nil; cause = errors.Unwrap(cause) {
-		joined, several := cause.(interface{ Unwrap() []error }) //nolint:errorlint // the join itself, not one of its parts
+		joined, several := cause.(interface{ Unwrap() []error })
 		if !several {
 			continue
 		}
@@ -180,7 +180,7 @@ func attempts(err error) (last error, before string) {
 		}
 		break
 	}
-	return last, before
+	return before, last
 }
 
 // innermost returns the cause of a failed attempt without the address that it is about.
