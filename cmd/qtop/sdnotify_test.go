@@ -105,7 +105,7 @@ func serviceSocket(t *testing.T) (path string, wait func(line string) (before []
 }
 
 // A service manager that reads nothing does not hold up a host: it works and drains. Once the manager
-// reads again, it is told that the host is ready.
+// reads again, it gets READY.
 func TestServiceManagerThatHangs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
