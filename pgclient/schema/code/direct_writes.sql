@@ -324,9 +324,11 @@ CREATE OR REPLACE TRIGGER trg_job_subscription_direct BEFORE INSERT OR UPDATE ON
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_job_subscription();
 
--- fn_direct_row(): trigger of every table that a login may write. It refuses what NOT NULL or a CHECK of the table
+-- fn_direct_row(): trigger of every table that a login may write, which refuses what NOT NULL or a CHECK of the table
 -- would refuse. PostgreSQL's own error would quote the whole row, with a payload or a URL, to the client and in the
--- server's log. It runs after all other BEFORE triggers of its table, which are in the order of their names.
+-- server's log. It runs after all other BEFORE triggers of its table, which are in the order of their names. The tables
+-- of events have none, because an upgrade that made it would wait for producers and hold them up: event_outbox has
+-- fn_event_outbox_admit, and of events PostgreSQL quotes such a row.
 CREATE OR REPLACE FUNCTION public.fn_direct_row() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -362,15 +364,6 @@ $fn$;
 COMMENT ON FUNCTION public.fn_direct_row IS
   'Trigger function: refuses a row that breaks a rule of its table, by an error that does not quote the row.';
 
--- Every event passes these two, so the condition is that of the CHECKs and costs no call.
-CREATE OR REPLACE TRIGGER trg_valid_row BEFORE INSERT ON public.events FOR EACH ROW
-  WHEN (NEW.event_type IS NULL OR NEW.event_type = '' OR NEW.payload IS NULL)
-  EXECUTE FUNCTION public.fn_direct_row();
-CREATE OR REPLACE TRIGGER trg_valid_row BEFORE INSERT ON public.event_outbox FOR EACH ROW
-  WHEN (NEW.id IS NULL OR NEW.occurred_at IS NULL OR NEW.safe_payload IS NULL
-    OR jsonb_typeof(NEW.safe_payload) <> 'object' OR NEW.event_severity IS NULL
-    OR NEW.event_severity NOT IN ('info', 'warning', 'critical'))
-  EXECUTE FUNCTION public.fn_direct_row();
 CREATE OR REPLACE TRIGGER trg_valid_row BEFORE INSERT OR UPDATE ON public.router_offsets FOR EACH ROW
   WHEN (current_user <> :'queue_owner' AND NOT pg_has_role(current_user, :'queue_owner', 'MEMBER'))
   EXECUTE FUNCTION public.fn_direct_row();

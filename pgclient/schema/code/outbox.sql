@@ -62,6 +62,16 @@ BEGIN
     RETURN NEW; -- the other checks ran in the database where the event was first written
   END IF;
   NEW.created_at := now();
+  IF num_nulls(NEW.id, NEW.occurred_at, NEW.safe_payload, NEW.event_severity) > 0 THEN
+    -- PostgreSQL's error of a NOT NULL or CHECK would quote the row, with its payload
+    RAISE EXCEPTION '% of event_outbox must not be null', CASE WHEN NEW.id IS NULL THEN 'id'
+      WHEN NEW.occurred_at IS NULL THEN 'occurred_at' WHEN NEW.safe_payload IS NULL THEN 'safe_payload'
+      ELSE 'event_severity' END USING ERRCODE = '23502', HINT = 'write a value, or leave the column out';
+  ELSIF jsonb_typeof(NEW.safe_payload) <> 'object' THEN
+    RAISE EXCEPTION 'safe_payload must be a JSON object' USING ERRCODE = '23514';
+  ELSIF NEW.event_severity NOT IN ('info', 'warning', 'critical') THEN
+    RAISE EXCEPTION 'event_severity must be info, warning or critical' USING ERRCODE = '23514';
+  END IF;
   v_bytes := octet_length(NEW.safe_payload::text);
   IF v_bytes > 16384 THEN
     PERFORM public.fn_payload_admit('safe_payload'::text, v_bytes);
