@@ -237,8 +237,8 @@ const (
 )
 
 // whileServing runs the demo without a console until ctx ends: run is its worker host (nil = another
-// process runs it), and ready returns once traffic flows. Then announce is called; it is not waited for
-// beyond lineWithin after the end, because nobody may read what it prints. If PostgreSQL ends meanwhile, whileServing returns an
+// process runs it), and ready returns once traffic flows. Then announce is called; after the end it is waited
+// for hostEnd at most, because nobody may read what it prints. If PostgreSQL ends meanwhile, whileServing returns an
 // error: nothing would start that server again.
 func whileServing(ctx context.Context, server demoServer, run, ready func(context.Context) error, announce func()) error {
 	ended := make(chan error, 1)
@@ -258,7 +258,7 @@ func whileServing(ctx context.Context, server demoServer, run, ready func(contex
 		if announced != nil {
 			select {
 			case <-announced:
-			case <-time.After(lineWithin):
+			case <-time.After(hostEnd):
 			}
 		}
 		if run == nil {
