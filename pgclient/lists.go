@@ -24,7 +24,9 @@ func (c *Client) List(ctx context.Context, q queue.Query) (p queue.Page, err err
 	} else {
 		p, err = lists.Read(ctx, c.read, q)
 	}
-	err = end(err)
+	if slow := end(err); queue.KindOf(err) != queue.KindFailed { // such as a filter that takes too long
+		err = slow
+	}
 	c.Note(ctx, err)
 	return p, err
 }
