@@ -396,8 +396,8 @@ func (c *Client) CanClaimJobs(ctx context.Context) error {
 	return pgerror.Translate(err)
 }
 
-// Writable returns an error with the reason if the server refuses the writes of a worker host, for
-// example because it is a standby. It also works through a pooler. Of several servers it asks the
+// Writable returns an error with the reason if a worker host cannot write: the server is a standby, or
+// triggers would not run in its sessions, so that nothing it does were counted. It also works through a pooler. Of several servers it asks the
 // one on which the host works.
 func (c *Client) Writable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
@@ -406,13 +406,16 @@ func (c *Client) Writable(ctx context.Context) error {
 	if pool == nil {
 		pool = c.act
 	}
-	var standby bool
-	err := pool.QueryRow(ctx, "SELECT pg_catalog.pg_is_in_recovery()").Scan(&standby)
+	var standby, replica bool
+	err := pool.QueryRow(ctx, "SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('session_replication_role') = 'replica'").Scan(&standby, &replica)
 	switch {
 	case err != nil:
 		return pgerror.Translate(err)
 	case standby:
 		return queue.NewError(queue.KindFailed, "this server is a standby, which accepts no change", "database "+c.look.Config().ConnConfig.Database, "connect to the primary")
+	case replica:
+		return queue.NewError(queue.KindFailed, "session_replication_role is replica for the sessions of a worker host: no trigger would run, so that nothing it does were counted",
+			"database "+c.look.Config().ConnConfig.Database, "qtop doctor names where it is set and how to reset it")
 	}
 	return nil
 }

@@ -248,3 +248,14 @@ func TestReadOnlyPrimaryThroughPooler(t *testing.T) {
 		require.Equal(t, "on", readOnly)
 	}
 }
+
+// A host does not work in sessions in which no trigger runs.
+func TestNoHostWithoutTriggers(t *testing.T) {
+	w := newWorld(t)
+	login := pgtest.Login(t, w.db, "dot_executor")
+	require.NoError(t, open(t, pgclient.Options{DSN: w.db.DSN(login), WorkConns: 1}).Writable(t.Context()))
+	w.exec("ALTER ROLE " + login + " SET session_replication_role = replica")
+	err := open(t, pgclient.Options{DSN: w.db.DSN(login), WorkConns: 1}).Writable(t.Context())
+	require.ErrorContains(t, err, "session_replication_role is replica for the sessions of a worker host")
+	kind(t, queue.KindFailed, err)
+}

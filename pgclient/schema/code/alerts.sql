@@ -260,7 +260,7 @@ DECLARE
   v_actor text := public.fn_operator_actor(p_actor);
   v_comment text := public.fn_trimmed(p_comment);
   v_alert public.v_queue_alert;
-  v_expires timestamptz := clock_timestamp() + p_ttl;
+  v_expires timestamptz;
   v_rule text;
   v_why text;
   v_audit bigint;
@@ -273,6 +273,7 @@ BEGIN
   IF p_ttl IS NULL OR p_ttl < interval '1 second' OR p_ttl > interval '7 days' THEN
     RAISE EXCEPTION 'p_ttl must be between 1 second and 7 days' USING ERRCODE = '22023';
   END IF;
+  v_expires := clock_timestamp() + p_ttl;
   -- The lock on the heartbeat row makes two operators, and an operator and a beat, run one after the other; the lock on
   -- the row of a broadcast share does the same for shares. Other alerts have no row to lock, so every call locks the
   -- row of one flag first.

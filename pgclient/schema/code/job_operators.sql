@@ -2,14 +2,16 @@
 -- Sources: DP4, DP6 §6.
 -- Each function writes its audit row in its own transaction. A dry run takes the same path and writes nothing.
 
--- fn_job_ids(ids) → the ids without duplicates, sorted. Raises 22023 for an empty or too long list and for a null id.
--- Internal.
+-- fn_job_ids(ids) → the ids without duplicates, sorted. Raises 22023 for an empty or too long list, a list of lists
+-- and a null id. Internal.
 CREATE OR REPLACE FUNCTION public.fn_job_ids(p_ids uuid[]) RETURNS uuid[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF (cardinality(p_ids) BETWEEN 1 AND 100000) IS NOT TRUE THEN
     RAISE EXCEPTION 'the list must hold 1 to 100000 ids (UUIDs), not %', COALESCE(cardinality(p_ids), 0)
       USING ERRCODE = '22023';
+  ELSIF array_ndims(p_ids) > 1 THEN
+    RAISE EXCEPTION 'the list must hold ids (UUIDs), not lists of ids' USING ERRCODE = '22023';
   ELSIF array_position(p_ids, NULL) IS NOT NULL THEN
     RAISE EXCEPTION 'id % of the list is null, not a uuid', array_position(p_ids, NULL) USING ERRCODE = '22023';
   END IF;

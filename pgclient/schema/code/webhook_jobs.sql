@@ -46,6 +46,8 @@ BEGIN
   END IF;
   IF p_per_subscription < 1 THEN
     RAISE EXCEPTION 'p_per_subscription must be at least 1 or null' USING ERRCODE = '22023';
+  ELSIF array_ndims(p_skip_subscriptions) > 1 THEN
+    RAISE EXCEPTION 'p_skip_subscriptions must hold ids, not lists of ids' USING ERRCODE = '22023';
   END IF;
   IF NOT public.fn_cfg_bool('webhook.worker.enabled')
     OR public.fn_cfg_int('queue.tick.webhook_worker.interval_seconds', 1) = 0

@@ -1,14 +1,16 @@
 -- Webhooks, operator functions: requeue and undo, resolve and reopen dead letters. Source: R02 §3.3, §4.3.
 -- Each function writes its audit row in its own transaction. A dry run takes the same path and writes nothing.
 
--- fn_webhook_dead_letter_ids(ids) → the ids without duplicates, sorted; raises 22023 for an empty or too long list and
--- for a NULL id. Internal.
+-- fn_webhook_dead_letter_ids(ids) → the ids without duplicates, sorted; raises 22023 for an empty or too long list, a
+-- list of lists and a NULL id. Internal.
 CREATE OR REPLACE FUNCTION public.fn_webhook_dead_letter_ids(p_ids bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF (cardinality(p_ids) BETWEEN 1 AND 100000) IS NOT TRUE THEN
     RAISE EXCEPTION 'p_dead_letter_ids must hold 1 to 100000 ids, not %', COALESCE(cardinality(p_ids), 0)
       USING ERRCODE = '22023';
+  ELSIF array_ndims(p_ids) > 1 THEN
+    RAISE EXCEPTION 'p_dead_letter_ids must hold ids, not lists of ids' USING ERRCODE = '22023';
   ELSIF array_position(p_ids, NULL) IS NOT NULL THEN
     RAISE EXCEPTION 'p_dead_letter_ids[%] is null, not an id', array_position(p_ids, NULL) USING ERRCODE = '22023';
   END IF;
@@ -343,7 +345,7 @@ DECLARE
   v_results jsonb;
   v_audit bigint;
 BEGIN
-  IF p_job_ids IS NULL OR cardinality(p_job_ids) NOT BETWEEN 1 AND 100000
+  IF p_job_ids IS NULL OR cardinality(p_job_ids) NOT BETWEEN 1 AND 100000 OR array_ndims(p_job_ids) > 1
     OR array_position(p_job_ids, NULL) IS NOT NULL THEN
     RAISE EXCEPTION 'p_job_ids must hold 1 to 100000 ids' USING ERRCODE = '22023';
   END IF;
