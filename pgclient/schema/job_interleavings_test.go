@@ -385,9 +385,12 @@ func (a *actor) look() {
 	}
 }
 
-// QTOP_TEST_SEED repeats a run, as far as the database allows; QTOP_TEST_INTERLEAVINGS=10m sets how
-// long it runs.
+// It is part of `make test-full`. QTOP_TEST_INTERLEAVINGS=10m runs it alone, for that long;
+// QTOP_TEST_SEED repeats a run, as far as the database allows.
 func TestJobsOfRandomInterleavings(t *testing.T) {
+	if !full() && os.Getenv("QTOP_TEST_INTERLEAVINGS") == "" {
+		t.Skip("SKIP: runs in make test-full, or with QTOP_TEST_INTERLEAVINGS=6s")
+	}
 	j := newJobs(t)
 	seed, lasts := uint64(time.Now().UnixNano()), 6*time.Second
 	if s := os.Getenv("QTOP_TEST_SEED"); s != "" {
