@@ -82,6 +82,7 @@ func (m *root) startApply(d *dialog) tea.Cmd {
 		}
 		return m.applyHere(d.serial, d.plan, label)
 	}
+	m.unshown = d.title()
 	return m.apply(d.serial, d.plan)
 }
 
@@ -125,6 +126,9 @@ func (m *root) applied(msg appliedMsg) tea.Cmd {
 	d := m.dialog(msg.dialog)
 	if d == nil {
 		return tea.Batch(cmds...)
+	}
+	if m.ctx.Err() == nil { // else the end of the console ended the call, and no frame follows
+		m.unshown = ""
 	}
 	if payload := msg.result.Payload; !payload.Empty() {
 		m.dismiss(d) // the revealed payload replaces the dialog

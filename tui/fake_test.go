@@ -42,6 +42,7 @@ type fakeStore struct {
 	err           error
 	delay         time.Duration  // how long Snapshot takes
 	login         time.Duration  // how long a session takes
+	acting        time.Duration  // how long Apply takes
 	slow          time.Duration  // how long each page after the first takes in a list of dead letters
 	stuck         queue.ListKind // reads of this kind of list get no answer
 	running       int            // reads of the kind stuck that are in progress
@@ -351,10 +352,18 @@ func (s *fakeStore) Plan(_ context.Context, r queue.Request) (queue.Plan, error)
 	return p, s.err
 }
 
-func (s *fakeStore) Apply(_ context.Context, p queue.Plan) (queue.Result, error) {
+func (s *fakeStore) Apply(ctx context.Context, p queue.Plan) (queue.Result, error) {
+	var takes time.Duration
+	s.set(func(s *fakeStore) { s.applied, takes = append(s.applied, p), s.acting })
+	if takes > 0 {
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+			return queue.Result{Action: p.Request.Action}, ctx.Err()
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.applied = append(s.applied, p)
 	if s.refuse != "" || s.err != nil {
 		return queue.Result{Action: p.Request.Action, Refused: s.refuse}, s.err
 	}

@@ -18,6 +18,7 @@ type root struct {
 	chord    bool // g was pressed, and the next key completes it
 	shutdown shutdownState
 	saving   *exporting // the export in progress; nil: none
+	unshown  string     // the title of the dialog whose action was sent and whose result is not shown yet; "": none
 }
 
 func newRoot(ctx context.Context, s Store, h Host, o Options) *root {

@@ -16,11 +16,12 @@ func New(s Store, h Host, o Options) tea.Model { return newRoot(context.Backgrou
 // 16.7 ms, which is most of the time that a key takes.
 const framesPerSecond = 120
 
-// Run shows the console until the operator quits or ctx ends. It returns nil when ctx
-// ends; the caller that cancels ctx also drains the loops.
-func Run(ctx context.Context, s Store, h Host, o Options, opts ...tea.ProgramOption) error {
+// Run shows the console until the operator quits or ctx ends; the end of ctx is no error, and the
+// caller that cancels ctx also drains the loops. Run ends the call of an action in progress. unshown is
+// the title of its dialog: its result is unknown to the operator. "": no action was in progress.
+func Run(ctx context.Context, s Store, h Host, o Options, opts ...tea.ProgramOption) (unshown string, err error) {
 	if o.Accessible {
-		return accessible(ctx, s, o.withDefaults(), os.Stdout)
+		return "", accessible(ctx, s, o.withDefaults(), os.Stdout)
 	}
 	m := newRoot(ctx, s, h, o)
 	defer func() { m.saving.end() }()
@@ -30,6 +31,6 @@ func Run(ctx context.Context, s Store, h Host, o Options, opts ...tea.ProgramOpt
 	// still reads from it.
 	p := tea.NewProgram(m, append([]tea.ProgramOption{tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond)}, opts...)...)
 	defer context.AfterFunc(ctx, p.Quit)()
-	_, err := p.Run()
-	return err
+	_, err = p.Run()
+	return m.unshown, err
 }

@@ -133,7 +133,10 @@ func (a *app) show(ctx context.Context, client *pgclient.Client, host localHost,
 	// A terminal, or a pipe of --accessible, that takes no output keeps tui.Run from returning.
 	defer context.AfterFunc(ctx, func() { stopHost(context.Cause(ctx)) })()
 	defer a.endBy(ctx, s.Grace)()
-	err = tui.Run(screen, store{client, actions.New(client).Probing(a.probe)}, host, o)
+	unshown, err := tui.Run(screen, store{client, actions.New(client).Probing(a.probe)}, host, o)
+	if unshown != "" {
+		a.printError(queue.Error{What: queue.Clean("the console ended before the result of an action was shown: " + unshown + "; see qtop audit")})
+	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	defer a.endBy(ended, s.Grace)()

@@ -272,3 +272,35 @@ func TestConsoleEndsOnHangup(t *testing.T) {
 		require.Contains(t, string(s.raw.b), "\x1b[?1049l", "%v", sig)
 	}
 }
+
+// A console that a signal ends while the database works on an action names the action, behind the alternate screen.
+func TestConsoleEndsDuringAction(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	conn := db.Conn(t, "")
+	require.NoError(t, deadLetters(t.Context(), conn, 3, "HTTP_503"))
+	s := open(t, db.DSN(operator(t, db)))
+	s.until("NO HOST")
+	s.keys("5")
+	s.until("http_503.example")
+	s.keys(enter)
+	s.until("· 3 rows")
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE public.dead_letter_requeues IN EXCLUSIVE MODE") // the action waits for it, its preview does not
+	require.NoError(t, err)
+	s.keys("R")
+	s.until("Reason")
+	s.quiet()
+	s.keys("receiver healed", enter)
+	s.until("Keep")
+	s.quiet()
+	s.keys(tab, enter)
+	s.until("action in progress")
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	s.ends()
+	require.NoError(t, tx.Rollback(t.Context()))
+	_, after, _ := strings.Cut(string(s.raw.b), "\x1b[?1049l")
+	require.Regexp(t, `qtop: the console ended before the result of an action was shown: Requeue [a-z ]+; see qtop audit\r\n$`, after)
+	require.Equal(t, 1, strings.Count(after, "qtop: "), after)
+}
