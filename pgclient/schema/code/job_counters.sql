@@ -85,7 +85,8 @@ BEGIN
         -- a replay keeps its stored payload, whatever the limit is now; no producer can give a job this key
         CASE WHEN r.idempotency_key IS DISTINCT FROM 'replay:' || r.job_id THEN octet_length(r.payload::text) END,
         jsonb_typeof(r.payload) <> 'object' OR r.payload ?| ARRAY[:denied_keys]
-      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below, v_bytes, v_content FROM new_rows r;
+      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below, v_bytes, v_content FROM new_rows r
+      LIMIT 1; -- plpgsql.extra_errors
     EXCEPTION WHEN OTHERS THEN
       SELECT r.job_kind, r.event_domain, CASE WHEN r.ready THEN 'queued' ELSE 'scheduled' END,
         EXISTS (SELECT FROM new_rows OFFSET 1),
@@ -93,7 +94,8 @@ BEGIN
         false, r.process_after < v_before,
         CASE WHEN r.idempotency_key IS DISTINCT FROM 'replay:' || r.job_id THEN octet_length(r.payload::text) END,
         jsonb_typeof(r.payload) <> 'object' OR r.payload ?| ARRAY[:denied_keys]
-      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below, v_bytes, v_content FROM new_rows r;
+      INTO v_kind, v_domain, v_status, v_several, v_plain, v_direct, v_below, v_bytes, v_content FROM new_rows r
+      LIMIT 1; -- plpgsql.extra_errors
     END;
     IF v_several THEN
       SELECT count(*), bool_and(r.job_kind = v_kind AND r.event_domain = v_domain AND r.ready = (v_status = 'queued')
@@ -207,7 +209,7 @@ DECLARE
   v_alike boolean := true;
 BEGIN
   SELECT r.job_kind, r.event_domain, r.status, EXISTS (SELECT FROM new_rows OFFSET 1)
-  INTO v_kind, v_domain, v_status, v_several FROM new_rows r;
+  INTO v_kind, v_domain, v_status, v_several FROM new_rows r LIMIT 1; -- plpgsql.extra_errors
   IF v_several THEN
     SELECT count(*), bool_and(r.job_kind = v_kind AND r.event_domain = v_domain AND r.status = v_status)
       INTO v_n, v_alike FROM new_rows r;
