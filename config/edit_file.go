@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/qtop/qtop/pgclient/fileguard"
+	"github.com/qtop/qtop/pgclient/queue"
 )
 
 // changeFile replaces the text of the file by the result of change, all at once. A symbolic link
@@ -21,6 +24,7 @@ func changeFile(path string, change func([]byte) ([]byte, error)) error {
 		if ps, ok := AsProblems(err); ok {
 			return ps
 		}
+		do := queue.Choose(errors.Is(err, fileguard.ErrNoAnswer), repairIt, "change it with an editor, as a user who may")
 		var pe *fs.PathError
 		var le *os.LinkError
 		switch {
@@ -29,9 +33,9 @@ func changeFile(path string, change func([]byte) ([]byte, error)) error {
 		case errors.As(err, &le): // without the temporary name
 			err = le.Err
 		}
-		return Problems{{What: "the configuration file cannot be changed: " + oneLine(err.Error()), Where: "file " + path, Do: "change it with an editor, as a user who may"}}
+		return Problems{{What: "the configuration file cannot be changed: " + oneLine(err.Error()), Where: "file " + path, Do: do}}
 	}
-	real, err := filepath.EvalSymlinks(path)
+	real, err := fileguard.Within(func() (string, error) { return filepath.EvalSymlinks(path) })
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(path); err == nil {
 			return Problems{{What: "the configuration file is a link that leads nowhere", Where: "file " + path, Do: "remove the link, or make the file to which it leads"}}

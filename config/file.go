@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/qtop/qtop/pgclient/fileguard"
 )
 
 // mostBytes is the largest configuration file that is read. It is far more than a configuration
@@ -63,6 +64,9 @@ func (l *loader) readFile(path string) configFile {
 		return configFile{}
 	case errors.Is(err, fs.ErrPermission):
 		l.problem("the configuration file cannot be read", where, "give this user the right to read it, or move it away")
+		return configFile{broken: true}
+	case errors.Is(err, fileguard.ErrNoAnswer):
+		l.problem("the configuration file cannot be read: "+err.Error(), where, repairIt)
 		return configFile{broken: true}
 	case err != nil:
 		l.problem("the configuration file cannot be read: "+oneLine(err.Error()), where, "correct it or move it away")
@@ -119,26 +123,12 @@ func mostMode(info fs.FileInfo, me int) fs.FileMode {
 	return 0o600
 }
 
-// slurp returns the content of a file and what the system says of it. Both belong to the same
-// file even if the path is replaced meanwhile, because the file is opened
-// once.
+// repairIt is what to do about a configuration file whose file system does not answer.
+const repairIt = "repair that file system, or set XDG_CONFIG_HOME to another folder"
+
+// slurp returns the content of a configuration file and what the system says of it.
 func slurp(path string) ([]byte, fs.FileInfo, error) {
-	// Opening a pipe without a writer would block.
-	if info, err := os.Stat(path); err != nil {
-		return nil, nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, nil, errors.New("not a regular file")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	text, info, err := fileguard.Read(path, mostBytes+1)
 	if err == nil && len(text) > mostBytes {
 		err = errors.New("larger than 1 MB")
 	}

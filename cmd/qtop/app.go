@@ -123,9 +123,12 @@ func (a *app) load(cmd *cobra.Command) error {
 // read reads the settings from their sources and registers every secret among
 // them for masking.
 func (a *app) read(src config.Sources) (err error) {
+	if err := unreadFile(); err != nil {
+		return err
+	}
 	src = judged(src)
 	a.settings, err = config.Load(src)
-	if err != nil {
+	if err = cmp.Or(err, unreadFile()); err != nil {
 		return err
 	}
 	a.ascii.Store(a.settings.ASCII)

@@ -6,7 +6,6 @@ package main
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,19 +18,52 @@ import (
 	"github.com/qtop/qtop/workerhost/sender"
 )
 
-// fileFinding is a finding about a file, with the use of the file.
+// fileFinding is a finding about a file, with the use of the file. unread means that its file system does
+// not answer; any other finding has a command as remedy.
 type fileFinding struct {
 	fileguard.Finding
-	use string
+	use    string
+	unread bool
 }
 
-func (f fileFinding) line() string { return f.What + " (" + f.use + "): run " + f.Do }
+func (f fileFinding) problem() config.Problem {
+	return config.Problem{What: f.What, Where: f.use, Do: queue.Choose(f.unread, "", "run ") + f.Do}
+}
 
-func findings(use string, all []fileguard.Finding) (out []fileFinding) {
-	for _, f := range all {
-		out = append(out, fileFinding{f, use})
+// fileCheck is a check of a file, with the use of the file.
+type fileCheck struct {
+	use, path string
+	find      func() []fileguard.Finding
+}
+
+// findings does the checks. After one without an answer it does no other: the files may be on one file system.
+func findings(checks []fileCheck) (out []fileFinding) {
+	for _, c := range checks {
+		all, err := fileguard.Within(func() ([]fileguard.Finding, error) { return c.find(), nil })
+		if err != nil {
+			p := noAnswer(c.path, c.use)
+			return append(out, fileFinding{fileguard.Finding{What: p.What, Do: p.Do, Refuse: true}, c.use, true})
+		}
+		for _, f := range all {
+			out = append(out, fileFinding{f, c.use, false})
+		}
 	}
 	return out
+}
+
+// noAnswer is the problem of a file whose file system does not answer. setting says what names the file.
+func noAnswer(path, setting string) config.Problem {
+	return config.Problem{What: "file " + path + " cannot be read: " + fileguard.ErrNoAnswer.Error(), Where: setting, Do: "repair that file system, or name another file"}
+}
+
+// unreadFile returns an error if the program has just found a file of secrets that it cannot read in time; the
+// driver would wait for it without a limit.
+func unreadFile() error {
+	path, setting := secrecy.Unread()
+	if path == "" {
+		return nil
+	}
+	return config.Problems{noAnswer(path, setting)}
 }
 
 // refused returns an error with the findings that are too dangerous to go on
@@ -40,7 +72,7 @@ func refused(all []fileFinding) error {
 	var ps config.Problems
 	for _, f := range all {
 		if f.Refuse {
-			ps = append(ps, config.Problem{What: f.What, Where: f.use, Do: "run " + f.Do})
+			ps = append(ps, f.problem())
 		}
 	}
 	if len(ps) == 0 {
@@ -52,7 +84,11 @@ func refused(all []fileFinding) error {
 // guarded checks the files that every verb reads: the configuration file, and
 // the service, password and key files of the driver.
 func guarded(src config.Sources, s config.Settings) []fileFinding {
-	all := findings("configuration file", fileguard.Trusted(config.File(src)))
+	var checks []fileCheck
+	check := func(use, path string, find func(string) []fileguard.Finding) {
+		checks = append(checks, fileCheck{use, path, func() []fileguard.Finding { return find(path) }})
+	}
+	check("configuration file", config.File(src), fileguard.Trusted)
 	in := func(name, variable, home string) (paths []string) {
 		for _, dsn := range []string{s.DSN, s.ListenDSN} {
 			if p := secrecy.Parameter(dsn, name); p != "" {
@@ -68,19 +104,20 @@ func guarded(src config.Sources, s config.Settings) []fileFinding {
 		return paths
 	}
 	for _, p := range in("servicefile", "PGSERVICEFILE", ".pg_service.conf") {
-		if namesPassword(p) {
-			all = append(all, findings("service file", fileguard.Kept(p))...)
-		} else {
-			all = append(all, findings("service file", fileguard.Trusted(p))...)
-		}
+		check("service file", p, func(path string) []fileguard.Finding {
+			if namesPassword(path) {
+				return fileguard.Kept(path)
+			}
+			return fileguard.Trusted(path)
+		})
 	}
 	for _, p := range in("passfile", "PGPASSFILE", ".pgpass") {
-		all = append(all, findings("password file", fileguard.Kept(p))...)
+		check("password file", p, fileguard.Kept)
 	}
 	for _, p := range in("sslkey", "PGSSLKEY", "") {
-		all = append(all, findings("sslkey", fileguard.Kept(p))...)
+		check("sslkey", p, fileguard.Kept)
 	}
-	return all
+	return findings(checks)
 }
 
 // mostService is how much of a service file is read; a few services need far less.
@@ -88,35 +125,32 @@ const mostService = 1 << 20
 
 // namesPassword reports whether a service file has a word password.
 func namesPassword(path string) bool {
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() { // opening a pipe would block
-		return false
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	text, _ := io.ReadAll(io.LimitReader(f, mostService)) // the part before an error is used
+	text, _, _ := fileguard.Read(path, mostService) // the part before an error is used
 	return bytes.Contains(text, []byte("password"))
 }
 
 // hostFiles checks the files that only a worker host uses: the commands of
 // handlers and the files of signing secrets.
-func hostFiles(s config.Settings) (all []fileFinding) {
+func hostFiles(s config.Settings) []fileFinding {
+	var checks []fileCheck
 	for _, h := range s.Handlers {
 		if len(h.Command) == 0 {
 			continue
 		}
-		if path, err := exec.LookPath(h.Command[0]); err == nil {
-			all = append(all, findings("handler of "+h.Kind, fileguard.Command(path, h.Command[1:]))...)
-		}
+		checks = append(checks, fileCheck{"handler of " + h.Kind, h.Command[0], func() []fileguard.Finding {
+			path, err := exec.LookPath(h.Command[0])
+			if err != nil {
+				return nil
+			}
+			return fileguard.Command(path, h.Command[1:])
+		}})
 	}
 	for _, x := range s.Delivery.Secrets {
 		if x.File != "" {
-			all = append(all, findings("secret "+x.Ref, fileguard.Kept(x.File))...)
+			checks = append(checks, fileCheck{"secret " + x.Ref, x.File, func() []fileguard.Finding { return fileguard.Kept(x.File) }})
 		}
 	}
-	return all
+	return findings(checks)
 }
 
 func secretSources(in []config.Secret) []sender.SecretSource {

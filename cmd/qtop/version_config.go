@@ -79,7 +79,7 @@ func configCmd(a *app) *cobra.Command {
 			}
 			warnings := []queue.Text{}
 			for _, f := range append(a.files, hostFiles(a.settings)...) {
-				warnings = append(warnings, queue.Clean(secrecy.Mask(f.line())))
+				warnings = append(warnings, queue.Clean(secrecy.Mask(f.problem().Error())))
 			}
 			warnings = append(warnings, unreadableSecrets(a.settings)...)
 			if id := a.settings.HostID; !newHostID.MatchString(id) {

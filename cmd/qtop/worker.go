@@ -215,7 +215,7 @@ func (a *app) workUntil(ctx context.Context, client *pgclient.Client, host *work
 		log.Info("metrics", "address", addr.String())
 	}
 	for _, f := range append(a.files, hostFiles(a.settings)...) {
-		log.Warn("file open to others", "what", f.What, "do", f.Do, "for", f.use)
+		log.Warn(queue.Choose(f.unread, "file not read", "file open to others"), "what", f.What, "do", f.Do, "for", f.use)
 	}
 	if len(a.settings.Loops) == 0 || slices.Contains(a.settings.Loops, "webhook_worker") {
 		a.warnOfSecrets(log)

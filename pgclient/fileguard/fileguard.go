@@ -1,7 +1,7 @@
 // Package fileguard checks the files that decide which programs qtop runs: whether anybody but root
 // and the user of this process may write such a file, or read it if it holds a secret. Like ssh and
 // libpq, it names the file and the command that closes it. Symbolic links are followed one by
-// one: the file itself, each link, and the folders on the way count.
+// one: the file itself, each link, and the folders on the way count. It also reads files in a limited time.
 package fileguard
 
 import (

@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/qtop/qtop/pgclient/fileguard"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -56,7 +57,7 @@ func Parse(dsn string) (*pgx.ConnConfig, error) {
 	if err := judge(dsn); err != nil {
 		return nil, err
 	}
-	cc, err := pgx.ParseConfig(dsn)
+	cc, err := parse(dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func Parse(dsn string) (*pgx.ConnConfig, error) {
 		} else { // sslmode goes first, so that no backslash or quote of the operator's text can absorb it
 			dsn = "sslmode=verify-full " + dsn
 		}
-		if cc, err = pgx.ParseConfig(dsn); err != nil {
+		if cc, err = parse(dsn); err != nil {
 			return nil, err
 		}
 		if prefersTLS(cc) { // an sslmode without a value means prefer to the driver
@@ -83,6 +84,16 @@ func Parse(dsn string) (*pgx.ConnConfig, error) {
 	cc.DialFunc = dial
 	Set(cc, Always()...)
 	return cc, nil
+}
+
+// parse is the driver's parser, which reads the password, service, key and certificate files, within a time limit.
+func parse(dsn string) (*pgx.ConnConfig, error) {
+	cc, err := fileguard.Within(func() (*pgx.ConnConfig, error) { return pgx.ParseConfig(dsn) })
+	if errors.Is(err, fileguard.ErrNoAnswer) {
+		return nil, queue.NewError(queue.KindConfig, "a password, service, key or certificate file of the connection cannot be read: "+err.Error(), "dsn",
+			"repair that file system, or name other files: passfile, servicefile, sslkey, sslcert, sslrootcert, or the PG* variables")
+	}
+	return cc, err
 }
 
 // requireTLS removes the attempts without TLS that sslmode prefer and allow make in addition to

@@ -6,12 +6,13 @@ package secrecy
 
 import (
 	"encoding/base64"
-	"io"
-	"os"
+	"errors"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/qtop/qtop/pgclient/fileguard"
 )
 
 // mostFile is the largest part of a file that is read, in bytes; such files are far smaller.
@@ -40,34 +41,49 @@ func (k *Keeper) Learn(environ []string) {
 		}
 		k.LearnValue(val)
 	}
-	home := env["HOME"]
-	k.learnFile(orHome(env["PGPASSFILE"], home, ".pgpass"), k.learnPassLine)
-	k.learnServices(orHome(env["PGSERVICEFILE"], home, ".pg_service.conf"))
+	named := func(variable, home string) (path, setting string) {
+		if path = env[variable]; path == "" && env["HOME"] != "" {
+			return filepath.Join(env["HOME"], home), "the default of " + variable
+		}
+		return path, "env " + variable
+	}
+	path, setting := named("PGPASSFILE", ".pgpass")
+	k.learnFile(path, setting, k.learnPassLine)
+	k.learnServices(named("PGSERVICEFILE", ".pg_service.conf"))
 	if dir := env["PGSYSCONFDIR"]; dir != "" {
-		k.learnServices(filepath.Join(dir, "pg_service.conf"))
+		k.learnServices(filepath.Join(dir, "pg_service.conf"), "env PGSYSCONFDIR")
 	}
 }
 
-func orHome(path, home, name string) string {
-	if path == "" && home != "" {
-		return filepath.Join(home, name)
-	}
-	return path
+// Unread returns the first file since the last call that could not be read because its file system did not
+// answer, and what names it; "" if there is none. The driver would wait for it without a limit.
+func Unread() (path, setting string) {
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	path, setting = process.unread.path, process.unread.setting
+	process.unread = unread{}
+	return path, setting
 }
 
-// learnFile passes each line of a file to a function. A file that cannot be read is ignored.
-func (k *Keeper) learnFile(path string, line func(string)) {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() { // opening a pipe would block
+// unread is a file that could not be read in time.
+type unread struct{ path, setting string }
+
+// learnFile passes each line of a file to a function. setting says what names the file. A file that cannot be
+// read is ignored. After one that cannot be read in time none is, until Unread: they may be on one file system.
+func (k *Keeper) learnFile(path, setting string, line func(string)) {
+	k.mu.RLock()
+	waited := k.unread.path != ""
+	k.mu.RUnlock()
+	if waited {
 		return
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return
+	text, _, err := fileguard.Read(path, mostFile)
+	if errors.Is(err, fileguard.ErrNoAnswer) {
+		k.mu.Lock()
+		k.unread = unread{path, setting}
+		k.mu.Unlock()
 	}
-	defer f.Close()
-	text, _ := io.ReadAll(io.LimitReader(f, mostFile)) // the part before an error is used
-	for l := range strings.SplitSeq(string(text), "\n") {
+	for l := range strings.SplitSeq(string(text), "\n") { // the part before an error is used
 		line(strings.TrimSuffix(l, "\r"))
 	}
 }
@@ -105,8 +121,8 @@ func plainKeys() []string {
 
 // learnServices reads a service file: the value of every key that is not in plainKeys is a
 // secret.
-func (k *Keeper) learnServices(path string) {
-	k.learnFile(path, func(line string) {
+func (k *Keeper) learnServices(path, setting string) {
+	k.learnFile(path, setting, func(line string) {
 		name, val, ok := strings.Cut(line, "=")
 		if ok && !strings.HasPrefix(strings.TrimSpace(line), "#") && !slices.Contains(plainKeys(), strings.ToLower(strings.TrimSpace(name))) {
 			k.Know(strings.TrimSpace(val))
@@ -151,10 +167,11 @@ func (k *Keeper) LearnValue(v string) {
 		}
 	}
 	for _, m := range serviceIn.FindAllStringSubmatch(v, -1) {
-		if strings.EqualFold(m[1], "servicefile") {
-			k.learnServices(m[2])
+		name := strings.ToLower(m[1])
+		if setting := name + " of a connection string"; name == "servicefile" {
+			k.learnServices(m[2], setting)
 		} else {
-			k.learnFile(m[2], k.learnPassLine)
+			k.learnFile(m[2], setting, k.learnPassLine)
 		}
 	}
 }

@@ -40,6 +40,7 @@ type Keeper struct {
 	known  map[string]bool
 	pieces map[uint64]bool
 	short  []string
+	unread unread // the first file that could not be read in time
 }
 
 // process is the keeper of this process. There is one, because all parts of a process share its
@@ -57,7 +58,7 @@ func Mask(text string) string { return process.Mask(text) }
 func Forget() {
 	process.mu.Lock()
 	defer process.mu.Unlock()
-	process.known, process.pieces, process.short = nil, nil, nil
+	process.known, process.pieces, process.short, process.unread = nil, nil, nil, unread{}
 }
 
 // Know adds secrets; those that are too short or too common are ignored.
