@@ -81,7 +81,7 @@ func TestFilesThatDoNotAnswer(t *testing.T) {
 			if x.full && os.Getenv("QTOP_TEST_FULL") == "" {
 				t.Skip("full: waits twice for 10 s")
 			}
-			dir, err := os.MkdirTemp("", "q") // a short path: pieces of a masked one are masked wherever they are
+			dir, err := os.MkdirTemp("", "q") //nolint:usetesting // a short path: pieces of a masked one are masked wherever they are
 			require.NoError(t, err)
 			defer os.RemoveAll(dir)
 			file := silent(t, filepath.Join(dir, x.file))
