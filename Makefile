@@ -66,7 +66,7 @@ bench-go: ## the benchmarks of the packages (compare two runs with benchstat)
 	@go test -p 1 -run '^$$' -bench . -benchmem ./...
 
 .PHONY: docs
-docs: ## write the documents that are generated from the code (docs/keys.md, docs/schema.md, docs/configuration.md, docs/rights.md, pgclient/schema/objects.txt and tables.txt)
+docs: ## write the documents that are generated from the code (docs/keys.md, docs/schema.md, docs/configuration.md, docs/rights.md, pgclient/schema/objects.txt, tables.txt and rows.txt)
 	@.ci/postgres.sh
 	@.ci/docs.sh
 

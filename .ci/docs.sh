@@ -15,8 +15,8 @@ cat "$tmp" >docs/keys.md
 echo "docs/keys.md"
 go test ./pgclient/schema -run TestSchemaDocument -count=1 -update >/dev/null
 echo "docs/schema.md"
-go test ./pgclient/schema -run 'TestObjectsOfTheRelease|TestTablesOfTheRelease|TestRightsMatrix' -count=1 -update >/dev/null
-echo "pgclient/schema/objects.txt, pgclient/schema/tables.txt, pgclient/schema/testdata/rights.txt"
+go test ./pgclient/schema -run 'TestObjectsOfTheRelease|TestTablesOfTheRelease|TestRowsOfTheRelease|TestRightsMatrix' -count=1 -update >/dev/null
+echo "pgclient/schema/objects.txt, tables.txt, rows.txt, testdata/rights.txt"
 # This must follow the step that writes docs/schema.md, which has the table of flags.
 keys --settings docs/schema.md >"$tmp"
 cat "$tmp" >docs/configuration.md

@@ -46,7 +46,7 @@ func doctorCmd(a *app) *cobra.Command {
 // are printed.
 func checks() []check {
 	return []check{
-		elsewhereFindings, sessionFindings, environmentFinding, loginFindings, connectionFindings, schemaFindings, rightFindings, hostRightFindings, roleFindings, foreignFindings, signingFindings, fileFindings,
+		elsewhereFindings, sessionFindings, environmentFinding, loginFindings, connectionFindings, schemaFindings, rowFinding, rightFindings, hostRightFindings, roleFindings, foreignFindings, signingFindings, fileFindings,
 		clockFinding, diskFindings, hostFinding, sequenceFinding, idFinding, neverDueFinding, partitionFinding, driftFinding, sizeFinding,
 	}
 }

@@ -43,6 +43,28 @@ func schemaFindings(ctx context.Context, x patient) []finding {
 	return out
 }
 
+// rowFinding lists the rows that the code relies on and that are missing.
+func rowFinding(ctx context.Context, x patient) []finding {
+	missing, same, err := inspect.MissingRows(ctx, x.client)
+	switch {
+	case err != nil:
+		return []finding{x.unread("rows", err)}
+	case !same:
+		return []finding{{"note", "rows", queue.Clean("not compared: another release of qtop wrote them"), "ask with the qtop of that release"}}
+	case len(missing) == 0:
+		return []finding{{"ok", "rows", queue.Clean("those that qtop itself needs exist"), ""}}
+	}
+	var out []finding
+	for _, m := range missing {
+		more := ""
+		if n := len(m.Rows) - shownDifferences; n > 0 {
+			m.Rows, more = m.Rows[:shownDifferences], fmt.Sprintf(" and %d more", n)
+		}
+		out = append(out, finding{"bad", "rows", queue.Clean("missing, as after a restore of some tables or a DELETE: " + m.String() + more), "qtop migrate up puts them back; rows and settings that exist stay as they are"})
+	}
+	return out
+}
+
 // partitionFinding creates the partitions that will be needed next, as
 // retention_sweep does, if this login has the right.
 func partitionFinding(ctx context.Context, x patient) []finding {

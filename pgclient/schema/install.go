@@ -47,18 +47,30 @@ func (in *installer) code(ctx context.Context, _ int32) error {
 		return err
 	}
 	seeds := shortHash(in.release.seeds)
-	if in.before.Seeds != seeds {
-		in.doing = "seeds.sql"
-		in.found = nil
-		if err := in.exec(ctx, in.tx, in.release.seeds); err != nil {
-			return err
-		}
+	if err := in.seed(ctx, in.before.Seeds != seeds); err != nil {
+		return err
 	}
 	if len(changed)+len(gone) == 0 && in.before.Hash == in.release.Hash && in.before.Code == in.release.Code && in.comparable && len(in.said) == 0 {
 		return nil
 	}
 	in.report(changed, gone)
 	return in.record(ctx, seeds)
+}
+
+// seed runs the seeds if they have changed or rows of theirs are missing.
+func (in *installer) seed(ctx context.Context, changed bool) error {
+	in.doing = "seeds.sql"
+	if !changed {
+		missing, err := in.release.missingRows(ctx, in.tx)
+		if err != nil || len(missing) == 0 {
+			return err
+		}
+		for _, m := range missing {
+			in.said = append(in.said, "row missing, put back: "+m.String())
+		}
+	}
+	in.found = nil
+	return in.exec(ctx, in.tx, in.release.seeds)
 }
 
 // report adds the progress line that lists the changed functions, views and triggers: by name if

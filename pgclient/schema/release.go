@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-//go:embed migrations/*.sql code/*.sql moves seeds.sql release.txt objects.txt tables.txt
+//go:embed migrations/*.sql code/*.sql moves seeds.sql release.txt objects.txt tables.txt rows.txt
 var files embed.FS
 
 // Release is everything that one version of qtop installs in a database. Current returns the
@@ -25,7 +25,8 @@ type Release struct {
 	moves      []move
 	seeds      string
 	own        ownThings
-	tables     forms // the definitions that the migrations make
+	tables     forms    // the definitions that the migrations make
+	rows       []seeded // what seeds.sql inserts
 }
 
 // numbers identify a release. They can be read without parsing the SQL, because every console needs
@@ -85,6 +86,9 @@ func Load(fsys fs.FS) (*Release, error) {
 		return nil, err
 	}
 	if r.tables, err = loadForms(fsys); err != nil {
+		return nil, err
+	}
+	if r.rows, err = loadRows(fsys); err != nil {
 		return nil, err
 	}
 	for _, name := range r.names {

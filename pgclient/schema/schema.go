@@ -6,6 +6,7 @@
 //	migrations/NNN_name.sql  tables, types, indexes, constraints; numbered, never changed once released
 //	code/subject.sql         functions, views, triggers, grants, comments; each once, in its current form
 //	seeds.sql                rows that the code needs; can run again at any time
+//	rows.txt                 their keys, by which missing rows are found
 //	moves/NNN_name.sql       bulk changes of data after a migration, in batches
 //	release.txt              the number of this code, and the oldest code number whose programs still work with it
 //

@@ -1,5 +1,6 @@
 -- Seeds: the rows that the code relies on. Every statement may run again on any database: existing rows keep the values
--- that operators gave them. No ON CONFLICT, which would wait for rows that running hosts have locked.
+-- that operators gave them. No ON CONFLICT, which would wait for rows that running hosts have locked. rows.txt has the
+-- keys of these rows: qtop doctor names those that are missing, and migrate up runs the seeds again to put them back.
 
 -- Flags: key, kind, default, description; p_switch = false (or 0) switches a part of the queue off, which the console
 -- shows first.
@@ -184,10 +185,12 @@ SELECT * FROM (VALUES
   ('iu-notification-worker', 'iu_notification_worker', '*/2 * * * *')) AS jobs (job_name, worker_name, schedule)
 WHERE NOT EXISTS (SELECT FROM public.queue_cron_job q WHERE q.job_name = jobs.job_name);
 
--- Lease rows of the activities that only one session may run at a time, besides the tick workers.
+-- Lease rows of the activities that only one session may run at a time, besides the tick workers; without that of the
+-- clock, which its first use inserts.
 INSERT INTO public.dot_iu_runtime_lease (lease_name)
 SELECT * FROM (VALUES ('consumer_registry'), ('cron_jobs'), ('event_type_registry'), ('executor_producer'),
-  ('partitions'), ('queue_mark'), ('queue_snapshot'), ('recount'), ('subscriptions')) AS leases (lease_name)
+  ('job_watermark'), ('partitions'), ('queue_mark'), ('queue_snapshot'), ('recount'), ('subscriptions'))
+  AS leases (lease_name)
 WHERE NOT EXISTS (SELECT FROM public.dot_iu_runtime_lease l WHERE l.lease_name = leases.lease_name);
 
 INSERT INTO public.event_type_registry
@@ -199,8 +202,10 @@ SELECT * FROM (VALUES
     'too many events match no event subscription (DP6 §3.2)')) AS types (event_domain, event_type)
 WHERE NOT EXISTS (SELECT FROM public.event_type_registry r
   WHERE (r.event_domain, r.event_type) = (types.event_domain, types.event_type));
+SELECT public.fn_iu_outbound_route_add(ARRAY(SELECT r.event_domain FROM public.event_type_registry r));
 
--- The event subscriptions of DP6 and the three that were in use before it; only for a database that has none.
+-- The event subscriptions of DP6 and the three that were in use before it; only for a new installation, which has no
+-- row of its code yet: operators may delete them.
 INSERT INTO public.event_subscription (recipient_ref, event_domain, event_type, event_stream)
 SELECT * FROM (VALUES
   ('role:health_owner', 'system', 'issue_opened', NULL),
@@ -212,7 +217,7 @@ SELECT * FROM (VALUES
   ('agency:integrity', 'health', NULL, 'alert'),
   ('role:kg_indexer', 'kg', NULL, NULL),
   ('role:auto_instantiator', 'iu', 'template.instance_auto_composed', 'update')) AS defaults
-WHERE NOT EXISTS (SELECT FROM public.event_subscription);
+WHERE NOT EXISTS (SELECT FROM public.event_subscription) AND NOT EXISTS (SELECT FROM public.qtop_schema_code);
 
 INSERT INTO public.queue_partitioned (parent, time_column, step, ahead)
 SELECT * FROM (VALUES
@@ -221,11 +226,16 @@ SELECT * FROM (VALUES
   ('queue_metric_sample', 'at', 'day', '35 days')) AS tables (parent)
 WHERE NOT EXISTS (SELECT FROM public.queue_partitioned p WHERE p.parent = tables.parent);
 
--- Start positions of the webhook router and of the event classes.
-INSERT INTO public.router_offsets (system_identifier)
-SELECT system_identifier FROM pg_catalog.pg_control_system()
+-- Start positions of the webhook router and of the event classes. A row that is put back says nothing about the events
+-- that exist: as after fn_routing_restart, the router reads all of them by id, and makes only the sagas of those that
+-- its cursor does not cover, if the cursor is of this database; the classes are counted again.
+INSERT INTO public.router_offsets (system_identifier, max_event_id)
+SELECT CASE WHEN e.last > 0 THEN 0 ELSE s.system_identifier END, CASE WHEN EXISTS (SELECT FROM public.queue_cursor c
+  WHERE c.worker_name = 'webhook_router' AND c.origin = public.fn_routing_origin()) THEN e.last ELSE 0 END
+FROM pg_catalog.pg_control_system() s, (SELECT COALESCE(max(v.id), 0) AS last FROM public.events v) e
 WHERE NOT EXISTS (SELECT FROM public.router_offsets);
 
 INSERT INTO public.event_class_state (system_identifier)
-SELECT system_identifier FROM pg_catalog.pg_control_system()
+SELECT CASE WHEN EXISTS (SELECT FROM public.event_class_count) THEN 0 ELSE s.system_identifier END
+FROM pg_catalog.pg_control_system() s
 WHERE NOT EXISTS (SELECT FROM public.event_class_state);

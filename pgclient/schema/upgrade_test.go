@@ -31,7 +31,7 @@ type later struct {
 func newLater(t *testing.T) *later {
 	t.Helper()
 	src, out := os.DirFS("."), fstest.MapFS{}
-	for _, pattern := range []string{"migrations/*.sql", "code/*.sql", "moves/*.sql", "seeds.sql", "release.txt", "objects.txt", "tables.txt"} {
+	for _, pattern := range []string{"migrations/*.sql", "code/*.sql", "moves/*.sql", "seeds.sql", "release.txt", "objects.txt", "tables.txt", "rows.txt"} {
 		names, err := fs.Glob(src, pattern)
 		require.NoError(t, err)
 		for _, name := range names {

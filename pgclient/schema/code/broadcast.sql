@@ -35,7 +35,10 @@ DECLARE
   v_n bigint;
 BEGIN
   PERFORM public.fn_routing_loaded();
-  SELECT * INTO STRICT v_state FROM public.event_class_state FOR UPDATE;
+  SELECT * INTO v_state FROM public.event_class_state FOR UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = public.fn_queue_row_missing('event_class_state'::text);
+  END IF;
   v_until := public.fn_routing_snapshot();
   v_cursor := public.fn_routing_cursor('metrics_sampler'::text, ''::text, v_state.rolled_xid, '0'::text);
   SELECT COALESCE(array_agg(DISTINCT s.scope_filter), '{}') INTO v_filters FROM public.event_subscription s
@@ -131,7 +134,10 @@ DECLARE
   v_minute timestamptz := date_trunc('minute', v_from, 'UTC') + interval '1 minute';
   v_hour timestamptz := date_trunc('hour', v_minute + interval '59 minutes', 'UTC');
 BEGIN
-  SELECT * INTO STRICT v_state FROM public.event_class_state;
+  SELECT * INTO v_state FROM public.event_class_state;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = public.fn_queue_row_missing('event_class_state'::text);
+  END IF;
   v_cursor := public.fn_routing_cursor('metrics_sampler'::text, ''::text, v_state.rolled_xid, '0'::text);
   SELECT COALESCE(array_agg(DISTINCT s.scope_filter), '{}') INTO v_filters FROM public.event_subscription s
     WHERE s.scope_filter <> '{}';

@@ -42,14 +42,25 @@ COMMENT ON TABLE public.consumer_registry IS
 GRANT SELECT ON public.consumer_registry TO :"queue_viewer", :"dot_executor", :"workflow_admin",
   :"dead_letter_operator";
 
+-- fn_iu_outbound_route_add(domains): creates the routes of these domains that do not exist. Internal.
+CREATE OR REPLACE FUNCTION public.fn_iu_outbound_route_add(p_domains text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  INSERT INTO public.iu_outbound_route (event_domain, worker_name)
+  SELECT DISTINCT d.event_domain, CASE d.event_domain WHEN 'staging' THEN 'staging_outbound'
+    ELSE 'iu_outbound_default' END
+  FROM unnest(p_domains) d (event_domain)
+  WHERE NOT EXISTS (SELECT FROM public.iu_outbound_route r WHERE r.event_domain = d.event_domain) ORDER BY 1
+  ON CONFLICT DO NOTHING;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_iu_outbound_route_add IS
+  'Creates the routes of event domains that have none. Internal.';
+
 CREATE OR REPLACE FUNCTION public.fn_iu_outbound_route_born() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-  INSERT INTO public.iu_outbound_route (event_domain, worker_name)
-  SELECT DISTINCT n.event_domain, CASE n.event_domain WHEN 'staging' THEN 'staging_outbound'
-    ELSE 'iu_outbound_default' END
-  FROM new_rows n ORDER BY 1
-  ON CONFLICT DO NOTHING;
+  PERFORM public.fn_iu_outbound_route_add(ARRAY(SELECT n.event_domain FROM new_rows n));
   RETURN NULL;
 END
 $fn$;

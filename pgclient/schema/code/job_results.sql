@@ -371,6 +371,9 @@ BEGIN
     PERFORM FROM public.dot_iu_runtime_lease l WHERE l.lease_name = 'job_watermark' FOR UPDATE SKIP LOCKED;
     IF FOUND AND NOT public.fn_job_watermark_valid() THEN
       DELETE FROM public.job_watermark_below;
+    ELSIF NOT EXISTS (SELECT FROM public.dot_iu_runtime_lease l WHERE l.lease_name = 'job_watermark') THEN
+      -- no exception: the jobs that are due remain promoted
+      v_out := jsonb_build_object('error', public.fn_queue_row_missing('dot_iu_runtime_lease job_watermark')) || v_out;
     END IF;
   END IF;
   -- without quarantined jobs: they are due already, and nobody knows when they will be promoted

@@ -290,6 +290,7 @@ BEGIN
   SELECT clock_timestamp() BETWEEN l.acquired_at AND l.expires_at INTO v_announced
   FROM public.dot_iu_runtime_lease l WHERE l.lease_name = 'job_watermark' FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
+    PERFORM public.fn_queue_lease_check('job_watermark'::text);
     RETURN public.fn_job_watermark_valid();
   END IF;
   SELECT * INTO s FROM public.job_watermark_state x ORDER BY x.version DESC LIMIT 1;

@@ -171,6 +171,7 @@ BEGIN
   END IF;
   PERFORM 1 FROM public.dot_iu_runtime_lease l WHERE l.lease_name = 'iu_notification_worker' FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
+    PERFORM public.fn_queue_lease_check('iu_notification_worker'::text);
     RETURN '{"status": "skipped", "reason": "lock_held"}'::jsonb;
   END IF;
   PERFORM 1 FROM public.iu_notification_pending p

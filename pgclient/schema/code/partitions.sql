@@ -306,6 +306,7 @@ DECLARE
 BEGIN
   PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = 'retention_sweep' FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
+    PERFORM public.fn_queue_lease_check('retention_sweep'::text);
     RETURN jsonb_build_object('skipped', 'another run is under way');
   END IF;
 

@@ -208,6 +208,7 @@ BEGIN
   -- a call outside of the tick locks the lease of the tick too, so that only one run is under way
   PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = 'metrics_sampler' FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
+    PERFORM public.fn_queue_lease_check('metrics_sampler'::text);
     RETURN jsonb_build_object('samples', 0, 'skipped', 'another run is under way');
   END IF;
   v_samples := COALESCE((public.fn_queue_step_rest('sample'::text) ->> 'samples')::bigint, 0);

@@ -244,7 +244,9 @@ BEGIN
       END;
       IF NOT v_locked THEN
         v_store := false;
-        EXIT WHEN p_max_age = interval '0';
+        -- without the row of the lease nobody computes a snapshot for others: there is none to wait for
+        EXIT WHEN p_max_age = interval '0' OR NOT EXISTS (SELECT FROM public.dot_iu_runtime_lease l
+          WHERE l.lease_name = 'queue_snapshot');
         v_fits := greatest(least(p_max_age, interval '1 day'), interval '1 second') * 5;
         PERFORM pg_sleep(CASE WHEN v_try = 1 THEN 0 ELSE 0.025 END);
       END IF;

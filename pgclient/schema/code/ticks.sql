@@ -31,10 +31,39 @@ CREATE OR REPLACE FUNCTION public.fn_queue_lease_wait(p_lease_name text) RETURNS
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
   PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = p_lease_name FOR UPDATE;
+  IF NOT FOUND THEN
+    PERFORM public.fn_queue_lease_check(p_lease_name);
+  END IF;
 END
 $fn$;
 COMMENT ON FUNCTION public.fn_queue_lease_wait IS
   'Waits for a lease and holds it to the end of the transaction. Internal.';
+
+-- fn_queue_row_missing(row) → one line: a row that seeds.sql inserts is missing, and what to do. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_row_missing(p_row text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  RETURN format('the row %s is missing, as after a restore of some tables or a DELETE: run qtop migrate up, which puts '
+    'it back', p_row);
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_row_missing IS
+  'What is said of a row that qtop needs and that is missing. Internal.';
+
+-- fn_queue_lease_check(lease) raises an exception if the lease has no row. A caller that could not lock the row calls
+-- it: SKIP LOCKED finds nothing both while another session holds the lease and when there is no row, which no waiting
+-- would end. Internal.
+CREATE OR REPLACE FUNCTION public.fn_queue_lease_check(p_lease_name text) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+  IF NOT EXISTS (SELECT FROM public.dot_iu_runtime_lease WHERE lease_name = p_lease_name) THEN
+    RAISE EXCEPTION USING ERRCODE = '55000',
+      MESSAGE = public.fn_queue_row_missing('dot_iu_runtime_lease ' || p_lease_name);
+  END IF;
+END
+$fn$;
+COMMENT ON FUNCTION public.fn_queue_lease_check IS
+  'Raises an exception if a lease has no row, so that nobody takes it for a lease that is held. Internal.';
 
 -- fn_queue_tick_worker_add(name, function, flag, cron job, domains): creates the registry row of a tick worker, its
 -- lease and its heartbeat row; existing rows keep their state. Only seeds.sql calls it.
@@ -161,7 +190,8 @@ BEGIN
   IF NOT FOUND THEN
     RAISE EXCEPTION 'there is no tick worker %', quote_literal(COALESCE(left(p_worker_name, 100), ''))
       USING ERRCODE = '22023',
-      HINT = 'known: ' || (SELECT string_agg(worker_name, ', ' ORDER BY worker_name) FROM public.queue_tick_worker);
+      HINT = COALESCE('known: ' || (SELECT string_agg(worker_name, ', ' ORDER BY worker_name)
+        FROM public.queue_tick_worker), 'none is known') || '; qtop migrate up puts back one of qtop that is missing';
   END IF;
 
   v_skip := public.fn_queue_tick_due(p_worker_name, p_source);
@@ -188,6 +218,7 @@ BEGIN
   END IF;
   PERFORM 1 FROM public.dot_iu_runtime_lease WHERE lease_name = p_worker_name FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
+    PERFORM public.fn_queue_lease_check(p_worker_name);
     RETURN jsonb_build_object('worker', p_worker_name, 'ran', false, 'skipped', 'lease_held', 'reason',
       'another run is under way' || COALESCE((SELECT ': ' || NULLIF(public.fn_queue_lock_holder(l.xmax), '')
         FROM public.dot_iu_runtime_lease l WHERE l.lease_name = p_worker_name), ''));

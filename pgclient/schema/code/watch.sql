@@ -116,6 +116,8 @@ BEGIN
   RETURN QUERY
   SELECT p.name, COALESCE(
     CASE WHEN c.clone THEN public.fn_queue_tick_clone(p.name) END,
+    CASE WHEN w.worker_name IS NOT NULL AND l.lease_name IS NULL
+      THEN public.fn_queue_row_missing('dot_iu_runtime_lease ' || p.name) END,
     CASE WHEN l.xmax <> '0'::xid THEN 'its lease is held by ' || NULLIF(public.fn_queue_lock_holder(l.xmax), '') END,
     'its last run failed: ' || left(w.last_result ->> 'error', 200),
     CASE WHEN h.xmax <> '0'::xid

@@ -107,6 +107,9 @@ BEGIN
   END IF;
   SELECT * INTO o FROM public.router_offsets WHERE id = 1 FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
+    IF NOT EXISTS (SELECT FROM public.router_offsets) THEN
+      RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = public.fn_queue_row_missing('router_offsets'::text);
+    END IF;
     RETURN jsonb_build_object('events', 0, 'sagas', 0, 'skipped', 'busy');
   END IF;
   c := public.fn_routing_cursor('webhook_router'::text, 'webhook'::text, o.last_xid, o.last_event_id::text);

@@ -42,7 +42,7 @@ func small(t *testing.T) fstest.MapFS {
 		"code/b.sql": "CREATE OR REPLACE FUNCTION public.fn_b() RETURNS trigger" + body + "CREATE OR REPLACE VIEW public.v_b AS SELECT 1;\n" +
 			"COMMENT ON VIEW public.v_b IS 'one';\nCREATE OR REPLACE TRIGGER trg_b BEFORE UPDATE ON public.b FOR EACH ROW EXECUTE FUNCTION public.fn_b();\n",
 		"seeds.sql":   "SELECT 0;\n",
-		"objects.txt": "", "tables.txt": "", "release.txt": "code 1 # first\n",
+		"objects.txt": "", "tables.txt": "", "rows.txt": "", "release.txt": "code 1 # first\n",
 	} {
 		files[name] = &fstest.MapFile{Data: []byte(text)}
 	}
