@@ -389,7 +389,7 @@ func (a *actor) look() {
 // QTOP_TEST_SEED repeats a run, as far as the database allows.
 func TestJobsOfRandomInterleavings(t *testing.T) {
 	if !full() && os.Getenv("QTOP_TEST_INTERLEAVINGS") == "" {
-		t.Skip("SKIP: runs in make test-full, or with QTOP_TEST_INTERLEAVINGS=6s")
+		t.Skip("full: random interleavings of jobs, or with QTOP_TEST_INTERLEAVINGS=6s")
 	}
 	j := newJobs(t)
 	seed, lasts := uint64(time.Now().UnixNano()), 6*time.Second
