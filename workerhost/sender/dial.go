@@ -189,13 +189,16 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{addr}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.resolving)
+	within, cancel := context.WithTimeout(ctx, d.resolving)
 	defer cancel()
-	found, err := d.lookups.Do(ctx, host, func(ctx context.Context, host string) (all []netip.Addr, err error) {
+	found, err := d.lookups.Do(within, host, func(ctx context.Context, host string) (all []netip.Addr, err error) {
 		defer caught(&err) // in another goroutine than Send
 		return d.lookup(ctx, host)
 	})
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // the request has ended, not the time for the lookup
+		return nil, ctx.Err()
+	case err != nil:
 		return nil, lookupFailure(host, err)
 	}
 	if len(found) == 0 {
