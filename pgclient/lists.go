@@ -12,22 +12,31 @@ import (
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
+// reading runs a call on the connections for reading, whose error is translated, and notes whether the server answered.
+func (c *Client) reading(ctx context.Context, call func() error) error {
+	end := c.Watch(ctx, "read")
+	err := call()
+	if slow := end(err); queue.KindOf(err) != queue.KindFailed { // such as a filter that takes too long
+		err = slow
+	}
+	c.Note(ctx, err)
+	return err
+}
+
 // List reads one page of the list that the query names.
 func (c *Client) List(ctx context.Context, q queue.Query) (p queue.Page, err error) {
-	end := c.Watch(ctx, "read")
-	if q.Kind == queue.ListSession {
+	err = c.reading(ctx, func() (err error) {
+		if q.Kind != queue.ListSession {
+			p, err = lists.Read(ctx, c.read, q)
+			return err
+		}
 		var s queue.Session
 		p.AsOf = time.Now()
 		if s, err = c.Session(ctx); err == nil {
 			p.Rows = &s
 		}
-	} else {
-		p, err = lists.Read(ctx, c.read, q)
-	}
-	if slow := end(err); queue.KindOf(err) != queue.KindFailed { // such as a filter that takes too long
-		err = slow
-	}
-	c.Note(ctx, err)
+		return err
+	})
 	return p, err
 }
 
@@ -35,15 +44,16 @@ func (c *Client) List(ctx context.Context, q queue.Query) (p queue.Page, err err
 func (c *Client) Now(ctx context.Context) (now time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pgpool.ReadTimeout)
 	defer cancel()
-	err = pgerror.Translate(c.read.QueryRow(ctx, "SELECT now()").Scan(&now))
-	c.Note(ctx, err)
+	err = c.reading(ctx, func() error { return pgerror.Translate(c.read.QueryRow(ctx, "SELECT now()").Scan(&now)) })
 	return now, err
 }
 
 // Report reads what happened between since and until; a zero until means now.
-func (c *Client) Report(ctx context.Context, since, until time.Time) (queue.Report, error) {
-	r, err := lists.Report(ctx, c.read, c.Actor(), since, until)
-	c.Note(ctx, err)
+func (c *Client) Report(ctx context.Context, since, until time.Time) (r queue.Report, err error) {
+	err = c.reading(ctx, func() error {
+		r, err = lists.Report(ctx, c.read, c.Actor(), since, until)
+		return err
+	})
 	return r, err
 }
 

@@ -25,25 +25,38 @@ func (w *world) held(table string) (lock pgx.Tx, pid int) {
 	return lock, pid
 }
 
-// A snapshot and a list that wait for a lock until their time is over name who holds it, and since when:
-// the server is not lost.
+// A read that waits for a lock until its time is over names who holds it, and since when: the server is not lost.
 func TestAReadThatWaitsForALockNamesItsHolder(t *testing.T) {
-	for name, read := range map[string]func(*console) error{
-		"snapshot": func(c *console) error { _, err := c.Snapshot(t.Context(), 0); return err },
-		"list": func(c *console) error {
-			ctx, cancel := context.WithTimeout(t.Context(), 4900*time.Millisecond)
-			defer cancel()
-			_, err := c.List(ctx, queue.Query{Kind: queue.ListDeadLetters, Filter: "source:job"})
+	within := func(t *testing.T) context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 4900*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	for name, of := range map[string]struct {
+		table string
+		read  func(*testing.T, *console) error
+	}{
+		"snapshot": {"job_dead_letter", func(t *testing.T, c *console) error { _, err := c.Snapshot(t.Context(), 0); return err }},
+		"stored snapshot": {"queue_past_picture", func(t *testing.T, c *console) error {
+			_, _, err := c.SnapshotAt(t.Context(), time.Now(), 0)
 			return err
-		},
+		}},
+		"list": {"job_dead_letter", func(t *testing.T, c *console) error {
+			_, err := c.List(within(t), queue.Query{Kind: queue.ListDeadLetters, Filter: "source:job"})
+			return err
+		}},
+		"report": {"queue_mark", func(t *testing.T, c *console) error {
+			_, err := c.Report(within(t), time.Now().Add(-time.Hour), time.Time{})
+			return err
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			c := w.client("queue_viewer")
 			_, err := c.Snapshot(t.Context(), 0)
 			require.NoError(t, err)
-			lock, pid := w.held("public.job_dead_letter")
-			err = read(c)
+			lock, pid := w.held("public." + of.table)
+			err = of.read(t, c)
 			require.ErrorIs(t, err, pgclient.ErrSlow)
 			require.Regexp(t, fmt.Sprintf(`^no result after (4\.9|5|5\.\d)s: waits for a lock that session %d \(.*\) holds, whose transaction is open since \d\d:\d\d:\d\dZ \(\ds\): see Activity`, pid), err.Error())
 			require.Equal(t, "slow", c.Link().State)

@@ -20,11 +20,11 @@ import (
 // It needs queue_viewer. Without it there is no error: what this login may not read is left out,
 // and so is what is not installed; the field Missing names each section
 // with the reason, all where nothing may be read.
-func (c *Client) Snapshot(ctx context.Context, maxAge time.Duration) (queue.Snapshot, error) {
-	end := c.Watch(ctx, "read")
-	s, err := c.snapshot(ctx, maxAge)
-	err = end(err)
-	c.Note(ctx, err)
+func (c *Client) Snapshot(ctx context.Context, maxAge time.Duration) (s queue.Snapshot, err error) {
+	err = c.reading(ctx, func() error {
+		s, err = c.snapshot(ctx, maxAge)
+		return err
+	})
 	return s, err
 }
 
@@ -72,11 +72,12 @@ func (c *Client) SnapshotAt(ctx context.Context, at time.Time, steps int) (s que
 	var taken, oldest *time.Time
 	var took *float64
 	var body []byte
-	err = c.read.QueryRow(ctx, "SELECT taken_at, took_ms::float8, body, first_at FROM public.fn_queue_picture_at($1::timestamptz, $2::int)", at, steps).
-		Scan(&taken, &took, &body, &oldest)
-	c.Note(ctx, err)
+	err = c.reading(ctx, func() error {
+		return pgerror.Translate(c.read.QueryRow(ctx, "SELECT taken_at, took_ms::float8, body, first_at FROM public.fn_queue_picture_at($1::timestamptz, $2::int)", at, steps).
+			Scan(&taken, &took, &body, &oldest))
+	})
 	if err != nil {
-		return s, first, pgerror.Translate(err)
+		return s, first, err
 	}
 	if oldest != nil {
 		first = *oldest

@@ -96,11 +96,11 @@ func (c *Planner) Plan(ctx context.Context, r queue.Request) (queue.Plan, error)
 		err = e.fill(ctx, c, r)
 	}
 	if err := e.Complete(r.Args); err != nil {
-		return queue.Plan{}, err
+		return queue.Plan{}, end(err)
 	}
 	if e.Reason {
 		if err := queue.CheckReason(r.Reason); err != nil {
-			return queue.Plan{}, err
+			return queue.Plan{}, end(err)
 		}
 	}
 	p := queue.Plan{Request: r, ReadAt: started}
