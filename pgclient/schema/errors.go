@@ -1,11 +1,15 @@
 package schema
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/qtop/qtop/pgclient/pgrow"
 	"github.com/qtop/qtop/pgclient/queue"
 )
 
@@ -37,6 +41,27 @@ func explain(err error, where string) error {
 		e.Do = queue.Clean("run the command again: another session changed or held the same objects")
 	}
 	return e
+}
+
+// explainTrigger names the event trigger whose function raised an error of a migration, and how to go on. err is from
+// explain.
+func explainTrigger(ctx context.Context, conn *pgx.Conn, err error) error {
+	var pg *pgconn.PgError
+	e, ok := errors.AsType[*queue.Error](err)
+	if !ok || !e.Do.Empty() || !errors.As(err, &pg) || pg.Where == "" {
+		return err
+	}
+	type trigger struct{ Name, Function, Short string }
+	all, failed := pgrow.All[trigger](ctx, conn, `SELECT quote_ident(t.evtname), format('%I.%s(', n.nspname, quote_ident(p.proname)), format(' %I(', p.proname)
+		FROM pg_event_trigger t JOIN pg_proc p ON p.oid = t.evtfoid JOIN pg_namespace n ON n.oid = p.pronamespace WHERE t.evtenabled <> 'D' ORDER BY 1`)
+	for _, t := range all {
+		if failed == nil && (strings.Contains(pg.Where, t.Function) || strings.Contains(pg.Where, t.Short)) {
+			e.Where = queue.Clean(e.Where.String() + ", event trigger " + t.Name)
+			e.Do = queue.Clean("nothing was changed; let its function accept this, or run ALTER EVENT TRIGGER " + t.Name + " DISABLE, then migrate up again, then ALTER EVENT TRIGGER " + t.Name + " ENABLE")
+			break
+		}
+	}
+	return err
 }
 
 // explainDown is like explain, for the steps of Down: no name of another owner can be in its way.

@@ -290,12 +290,13 @@ func (r *Release) SQL(rolePrefix string) (string, error) {
 		"-- If you run it by hand (psql -1), run qtop migrate up afterwards, which records what is installed.\n\n",
 		r.Version(), r.Code, r.Hash)
 	section("roles", rolesSQL)
-	section("version", bookSQL+"\n"+rowSQL+fmt.Sprintf("\nUPDATE %s SET version = %d;\n", versionTable, r.Version())+bookRightsSQL)
+	section("version", bookSQL+"\n"+identifySQL+"\n"+rowSQL+fmt.Sprintf("\nUPDATE %s SET version = %d;\n", versionTable, r.Version())+bookRightsSQL)
 	section("everything below belongs to "+set.owner(), set.assume()+";\n"+
 		"SET LOCAL search_path = pg_catalog, pg_temp;\nSET LOCAL check_function_bodies = off;")
 	for _, m := range r.migrations {
 		section("migrations/"+m.name+".sql", m.up)
 	}
+	section("published tables", identifySQL)
 	for _, o := range r.objects {
 		section(fmt.Sprintf("%s (%s:%d)", o, o.file, o.line), o.install())
 	}

@@ -53,6 +53,25 @@ GRANT SELECT, INSERT, UPDATE ON public.qtop_schema_version TO :"queue_owner";`
 	rowSQL = `INSERT INTO public.qtop_schema_version SELECT 0 WHERE NOT EXISTS (SELECT FROM public.qtop_schema_version);`
 )
 
+// identifySQL gives a replica identity to published tables without a primary key, as a publication FOR ALL TABLES has
+// them: to the version table, and to those that this transaction has locked, because it made or altered them. PostgreSQL
+// refuses every UPDATE and DELETE of such a table. Other tables would have to be locked for it, behind open
+// transactions: `doctor` names those.
+const identifySQL = `DO $$
+DECLARE
+	v_table regclass;
+BEGIN
+	FOR v_table IN
+		SELECT DISTINCT c.oid FROM pg_publication b JOIN pg_publication_tables m ON m.pubname = b.pubname AND m.schemaname = 'public'
+		JOIN pg_class c ON c.relname = m.tablename AND c.relnamespace = 'public'::regnamespace
+		WHERE (b.pubupdate OR b.pubdelete) AND c.relreplident = 'd' AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+			AND (c.oid = 'public.qtop_schema_version'::regclass OR EXISTS (SELECT FROM pg_locks l
+				WHERE l.pid = pg_backend_pid() AND l.relation = c.oid AND l.mode = 'AccessExclusiveLock' AND l.granted))
+	LOOP
+		EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', v_table);
+	END LOOP;
+END $$;`
+
 // Up brings the database to the current release: see [Release.Up].
 func Up(ctx context.Context, dsn string, progress func(string)) error {
 	return Current().Up(ctx, dsn, UpOptions{Progress: progress})
@@ -158,7 +177,7 @@ func (r *Release) upUntilLocked(ctx context.Context, conn *pgx.Conn, o UpOptions
 		in := &installer{release: r, conn: conn, progress: o.Progress, options: o}
 		err := in.run(ctx)
 		if !retryable(err) {
-			return explain(err, in.doing)
+			return explainTrigger(ctx, conn, explain(err, in.doing))
 		}
 		who := seen.blocker()
 		if time.Now().Add(pause).After(deadline) {
@@ -298,6 +317,9 @@ func (in *installer) tables(ctx context.Context, from int32) error {
 		if err := in.exec(ctx, in.tx, m.up); err != nil {
 			return err
 		}
+		if err := exec(ctx, in.tx, identifySQL); err != nil {
+			return err
+		}
 		in.said = append(in.said, "up "+m.title())
 	}
 	return nil
@@ -332,6 +354,9 @@ func (in *installer) recordVersion(ctx context.Context) error {
 	} else if !granted {
 		return refuse(versionTable+" belongs to "+who+", who installed qtop and has not granted it to "+in.roleSet.owner(), versionTable,
 			fmt.Sprintf("nothing was changed; as %s or a superuser run GRANT SELECT, INSERT, UPDATE ON %s TO %s; then run migrate up again", who, versionTable, in.roleSet.owner()))
+	}
+	if err := exec(ctx, in.tx, identifySQL); err != nil {
+		return err
 	}
 	return exec(ctx, in.tx, fmt.Sprintf("%s; %s UPDATE %s SET version = %d", in.roleSet.assume(), rowSQL, versionTable, in.release.Version()))
 }
