@@ -36,6 +36,7 @@ func TestStatusNamesWhatNobodyTicks(t *testing.T) {
 	require.Equal(t, "lease_reaper: no live host runs it", joined(st.NotTicked[0].Workers)+": "+st.NotTicked[0].Why.String())
 	out, _ := qtop(t, db.DSN(login), "status").Output()
 	require.Contains(t, string(out), "NOT TICKED lease_reaper · no live host runs it\n")
+	exec("UPDATE public.queue_host SET last_seen_at = pg_catalog.clock_timestamp() + interval '4 seconds'") // live for 15 s
 	exec("UPDATE public.dot_config SET value = 'pg_cron' WHERE key = 'queue.scheduler.mode'")
 	st = status()
 	require.Len(t, st.NotTicked, 1)
