@@ -22,7 +22,7 @@ require (
 	github.com/stretchr/testify v1.12.1 // tests: assertions
 	go.uber.org/goleak v1.3.0 // tests: finding goroutines that outlive a test
 	go.yaml.in/yaml/v3 v3.0.5 // the configuration file with its lines (in config alone)
-	golang.org/x/sync v0.24.0 // the weighted semaphore of a host's payloads
+	golang.org/x/sync v0.24.0 // the weighted semaphore of a host's payloads, one call at a time for each program of a handler
 	golang.org/x/sys v0.49.0 // parent-death signal and file locks of the private server, the room on a disk, how long a connection may stay without acknowledgement
 )
 

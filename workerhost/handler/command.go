@@ -50,8 +50,8 @@ const runVariable = "QTOP_RUN"
 // permanently. Every other exit code N is a failed attempt with the code EXIT_<N>. The code is
 // SIGNAL_<name> if a signal ended the command, TIMEOUT or STOPPED if the context ended, and
 // START_FAILED if the command cannot be started. If it cannot be started because the host itself lacks
-// file descriptors, processes or memory, the job is handed back and no attempt is counted, unless
-// another handler called this one (Shortage).
+// file descriptors, processes or memory, or because the file system of the program has not answered for
+// two seconds, the job is handed back and no attempt is counted, unless another handler called this one (Shortage).
 //
 // The last 4 KiB of standard output and standard error together are kept for the text of a
 // failure; earlier output is discarded.
@@ -79,9 +79,21 @@ func Command(argv []string, o CommandOptions) (Handler, error) {
 	if slices.ContainsFunc(argv, func(a string) bool { return strings.ContainsRune(a, 0) }) {
 		return nil, badCommand("the command holds a NUL byte", "take it out: no program can be given one")
 	}
-	path, err := exec.LookPath(argv[0])
-	if err == nil {
-		path, err = filepath.Abs(path)
+	type program struct {
+		path     string
+		findings []fileguard.Finding
+	}
+	p, err := fileguard.Within(func() (p program, err error) {
+		if p.path, err = exec.LookPath(argv[0]); err != nil {
+			return p, err
+		}
+		if p.path, err = filepath.Abs(p.path); err == nil {
+			p.findings = fileguard.Command(p.path, argv[1:])
+		}
+		return p, err
+	})
+	if errors.Is(err, fileguard.ErrNoAnswer) {
+		return nil, badCommand(fmt.Sprintf("command %q, or a file among its arguments, cannot be looked at: %v", argv[0], err), "repair that file system, or name other files")
 	}
 	if err != nil {
 		why := err
@@ -90,7 +102,7 @@ func Command(argv []string, o CommandOptions) (Handler, error) {
 		}
 		return nil, badCommand(fmt.Sprintf("command %q cannot be run: %v", argv[0], why), "install it, or give its whole path")
 	}
-	for _, f := range fileguard.Command(path, argv[1:]) {
+	for _, f := range p.findings {
 		if f.Refuse { // anyone who can change the file can run any code as the user of this host
 			return nil, badCommand("command "+strconv.Quote(argv[0])+": "+f.What, f.Do)
 		}
@@ -98,7 +110,7 @@ func Command(argv []string, o CommandOptions) (Handler, error) {
 	if o.Grace <= 0 {
 		o.Grace = commandGrace
 	}
-	return &command{path: path, argv: slices.Clone(argv), grace: o.Grace}, nil
+	return &command{path: p.path, argv: slices.Clone(argv), grace: o.Grace}, nil
 }
 
 func badCommand(what, do string) error {
@@ -151,12 +163,17 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 		killed = context.Background()
 	}
 
-	ended, err := startCommand(cmd)
+	lack := answers(ctx, c.path)
+	var ended func()
+	if err = lack; err == nil {
+		ended, err = startCommand(cmd)
+		lack = sender.ProcessShortage(err)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return Coded(endCode(ctx), errText("the command was not started: no time was left for it"))
 		}
-		return &Failure{Code: CodeStartFailed, Err: err, shortage: sender.ProcessShortage(err)}
+		return &Failure{Code: CodeStartFailed, Err: err, shortage: lack}
 	}
 	defer ended()
 	left := straysOf(run, begun(cmd.Process.Pid))
