@@ -33,7 +33,7 @@ fi
 
 # Two packages at a time: each starts a PostgreSQL server, and with more of them, tests that wait for a
 # condition would get too little processor time.
-timeout=20m
+timeout=25m
 [ -z "${QTOP_TEST_FULL:-}" ] || timeout=2h
 
 # Packages that only draw: nothing in them has a goroutine, so the race detector finds nothing and

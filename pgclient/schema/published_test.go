@@ -25,31 +25,33 @@ func unidentified(t *testing.T, conn *pgx.Conn) []string {
 // changes of published tables without a replica identity.
 func TestInstallWherePublished(t *testing.T) {
 	t.Parallel()
-	for name, publication := range map[string]string{"all tables": "FOR ALL TABLES", "the schema": "FOR TABLES IN SCHEMA public"} {
-		for way, install := range map[string]func(*testing.T, *pgtest.DB){
-			"migrate up": func(t *testing.T, db *pgtest.DB) { up(t, db, schema.Current()) },
-			"migrate sql": func(t *testing.T, db *pgtest.DB) {
-				_, err := db.Conn(t, "").PgConn().Exec(t.Context(), "BEGIN;"+schema.SQL()+"COMMIT").ReadAll()
-				require.NoError(t, err)
-				up(t, db, schema.Current())
-			},
-		} {
-			t.Run(name+", "+way, func(t *testing.T) {
-				t.Parallel()
-				db := pgtest.Empty(t)
-				conn := db.Conn(t, "")
-				_, err := conn.Exec(t.Context(), "CREATE PUBLICATION feed "+publication)
-				require.NoError(t, err)
-				install(t, db)
-				for _, sql := range []string{"UPDATE public.qtop_schema_version SET version = version",
-					"UPDATE public.job_lane SET job_kind = job_kind", "UPDATE public.queue_counter_delta SET n = n", "UPDATE public.queue_counter_recent SET n = n",
-					"DELETE FROM public.job_watermark_below"} {
-					_, err := conn.Exec(t.Context(), sql)
-					require.NoError(t, err, sql)
-				}
-				require.Empty(t, unidentified(t, conn))
-			})
-		}
+	for name, of := range map[string]struct {
+		publication string
+		install     func(*testing.T, *pgtest.DB)
+	}{
+		"all tables": {"FOR ALL TABLES", func(*testing.T, *pgtest.DB) {}},
+		"the schema, by hand": {"FOR TABLES IN SCHEMA public", func(t *testing.T, db *pgtest.DB) {
+			_, err := db.Conn(t, "").PgConn().Exec(t.Context(), "BEGIN;"+schema.SQL()+"COMMIT").ReadAll()
+			require.NoError(t, err)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			conn := db.Conn(t, "")
+			_, err := conn.Exec(t.Context(), "CREATE PUBLICATION feed "+of.publication)
+			require.NoError(t, err)
+			of.install(t, db)
+			up(t, db, schema.Current())
+			for _, sql := range []string{
+				"UPDATE public.qtop_schema_version SET version = version", "UPDATE public.job_lane SET job_kind = job_kind", "UPDATE public.queue_counter_delta SET n = n",
+				"UPDATE public.queue_counter_recent SET n = n", "DELETE FROM public.job_watermark_below",
+			} {
+				_, err := conn.Exec(t.Context(), sql)
+				require.NoError(t, err, sql)
+			}
+			require.Empty(t, unidentified(t, conn))
+		})
 	}
 }
 
