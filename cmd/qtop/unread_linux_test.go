@@ -2,37 +2,23 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
+
+	"github.com/qtop/qtop/pgclient/pgtest"
 )
 
-// silent makes a file that no other process can open until the test ends, as on a network file system that does
-// not answer: the kernel waits for the holder of a lease on a file, for up to 45 s.
+// silent makes a file that no other process can open until the test ends.
 func silent(t *testing.T, path string) string {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = f.Close() })
-	for {
-		_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
-		switch {
-		case err == nil:
-			return path
-		case !errors.Is(err, unix.EAGAIN): // EAGAIN: a child process that another test starts has the file open for a moment
-			t.Skip("the file system of the test has no leases: ", err)
-		case t.Context().Err() != nil:
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	pgtest.Silence(t, path)
+	return path
 }
 
 // A file of the configuration or of the driver that cannot be opened is one line after 10 s, with the file and

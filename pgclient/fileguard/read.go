@@ -53,13 +53,14 @@ func Read(path string, most int64) ([]byte, fs.FileInfo, error) {
 		info fs.FileInfo
 	}
 	f, err := Within(func() (f file, err error) {
-		f.text, f.info, err = read(path, most)
+		f.text, f.info, err = ReadPatiently(path, most)
 		return f, err
 	})
 	return f.text, f.info, err
 }
 
-func read(path string, most int64) ([]byte, fs.FileInfo, error) {
+// ReadPatiently is like Read, without the time limit.
+func ReadPatiently(path string, most int64) ([]byte, fs.FileInfo, error) {
 	// Opening a pipe without a writer would block.
 	if info, err := os.Stat(path); err != nil {
 		return nil, nil, err

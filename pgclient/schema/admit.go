@@ -19,30 +19,6 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// bookExists reports whether a table exists in which qtop records its installation. It refuses a
-// table whose owner could not have installed qtop, and anything that is not a table: a view, a
-// trigger, a default or a policy would run with the rights of the login that reads or migrates.
-// Call it before the first read or write of such a table. A member of the owner of the database or
-// of a queue_owner is trusted as these are: it can act as them. So who installed qtop may lose
-// CREATEROLE, and the database may get another owner.
-func bookExists(ctx context.Context, q querier, table string) (bool, error) {
-	var who, dba string
-	var trusted bool
-	err := q.QueryRow(ctx, `SELECT o.rolname::text, quote_ident(pg_get_userbyid(d.datdba)), c.relkind = 'r' AND (o.rolsuper OR o.rolcreaterole OR o.rolname = current_user
-			OR pg_has_role(o.oid, d.datdba, 'MEMBER')
-			OR EXISTS (SELECT FROM pg_roles g WHERE NOT g.rolcanlogin AND g.rolname::text ~ ('^[a-z0-9_]*' || $2::text || '$') AND pg_has_role(o.oid, g.oid, 'MEMBER')))
-		FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner JOIN pg_database d ON d.datname = current_database()
-		WHERE c.oid = to_regclass($1::text)`, table, owner).Scan(&who, &dba, &trusted)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
-	}
-	if err == nil && !trusted {
-		err = refuse(fmt.Sprintf("%s is not qtop's: it is not a table, or belongs to %s, who could not have installed qtop", table, who), "schema public",
-			fmt.Sprintf("nothing was read or changed; find out who made it; if qtop is installed here, a superuser gives it back: ALTER TABLE %s OWNER TO %s", table, dba))
-	}
-	return err == nil, err
-}
-
 // version reads the installed version; 0 = nothing is installed.
 func version(ctx context.Context, q querier) (v int32, err error) {
 	there, err := bookExists(ctx, q, versionTable)

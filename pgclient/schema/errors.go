@@ -51,11 +51,11 @@ func explainTrigger(ctx context.Context, conn *pgx.Conn, err error) error {
 	if !ok || !e.Do.Empty() || !errors.As(err, &pg) || pg.Where == "" {
 		return err
 	}
-	type trigger struct{ Name, Function, Short string }
-	all, failed := pgrow.All[trigger](ctx, conn, `SELECT quote_ident(t.evtname), format('%I.%s(', n.nspname, quote_ident(p.proname)), format(' %I(', p.proname)
+	type trigger struct{ Name, Function string }
+	all, _ := pgrow.All[trigger](ctx, conn, `SELECT quote_ident(t.evtname), format('%I.%I(', n.nspname, p.proname)
 		FROM pg_event_trigger t JOIN pg_proc p ON p.oid = t.evtfoid JOIN pg_namespace n ON n.oid = p.pronamespace WHERE t.evtenabled <> 'D' ORDER BY 1`)
 	for _, t := range all {
-		if failed == nil && (strings.Contains(pg.Where, t.Function) || strings.Contains(pg.Where, t.Short)) {
+		if strings.Contains(pg.Where, t.Function) {
 			e.Where = queue.Clean(e.Where.String() + ", event trigger " + t.Name)
 			e.Do = queue.Clean("nothing was changed; let its function accept this, or run ALTER EVENT TRIGGER " + t.Name + " DISABLE, then migrate up again, then ALTER EVENT TRIGGER " + t.Name + " ENABLE")
 			break

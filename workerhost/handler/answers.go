@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"github.com/qtop/qtop/pgclient/fileguard"
 )
 
 // answersWithin is how long a file system may take to open the program of a command. Starting the program would wait
@@ -44,14 +44,8 @@ const mostInterpreters = 5
 // openAll opens a program and the interpreters that "#!" names.
 func openAll(program string) {
 	for range mostInterpreters {
-		f, err := os.Open(program)
-		if err != nil {
-			return
-		}
-		begin := make([]byte, 256)
-		n, _ := io.ReadFull(f, begin)
-		_ = f.Close()
-		line, _, _ := bytes.Cut(begin[:n], []byte("\n"))
+		begin, _, _ := fileguard.ReadPatiently(program, 256)
+		line, _, _ := bytes.Cut(begin, []byte("\n"))
 		named, script := bytes.CutPrefix(line, []byte("#!"))
 		words := bytes.Fields(named)
 		if !script || len(words) == 0 {

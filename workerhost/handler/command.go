@@ -163,17 +163,12 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 		killed = context.Background()
 	}
 
-	lack := answers(ctx, c.path)
-	var ended func()
-	if err = lack; err == nil {
-		ended, err = startCommand(cmd)
-		lack = sender.ProcessShortage(err)
+	if lack := answers(ctx, c.path); lack != nil {
+		return notStarted(ctx, lack, lack)
 	}
+	ended, err := startCommand(cmd)
 	if err != nil {
-		if ctx.Err() != nil {
-			return Coded(endCode(ctx), errText("the command was not started: no time was left for it"))
-		}
-		return &Failure{Code: CodeStartFailed, Err: err, shortage: lack}
+		return notStarted(ctx, err, sender.ProcessShortage(err))
 	}
 	defer ended()
 	left := straysOf(run, begun(cmd.Process.Pid))
@@ -191,6 +186,14 @@ func (c *command) Handle(ctx context.Context, job Job) error {
 	_ = signalGroup(cmd.Process.Pid, kill)
 	left.kill()
 	return c.judge(ctx, cmd.ProcessState, interrupted.Load(), &out)
+}
+
+// notStarted returns the failure of a command that could not be started. lack is what the host lacked for it, or nil.
+func notStarted(ctx context.Context, err, lack error) error {
+	if ctx.Err() != nil {
+		return Coded(endCode(ctx), errText("the command was not started: no time was left for it"))
+	}
+	return &Failure{Code: CodeStartFailed, Err: err, shortage: lack}
 }
 
 // judge returns the outcome. If the host sent SIGTERM to the command, the work is not done,
